@@ -1,6 +1,6 @@
 # Every target sets up what it needs on a machine with nothing but CPython and pip:
 #   make demo | test | opcheck | bench | bench-ops | bench-train | bench-alternate | attack | conformance | frontends | fuzz |
-#        fuzz-programs | singular | relay | lint | codegen | codegen-check | docs | check-wheel | venv | clean
+#        fuzz-programs | singular | relay | lint | codegen | codegen-check | docs | pictures | check-wheel | venv | clean
 # PYTHON chooses the interpreter that the environment is made with (3.10 to 3.13), JOBS the test workers.
 
 PYTHON ?= python3
@@ -37,7 +37,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TVM_NUM
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test opcheck bench bench-ops bench-train bench-alternate attack conformance frontends fuzz fuzz-programs singular relay lint lint-style lint-imports lint-types codegen codegen-check docs check-wheel clean
+.PHONY: help venv demo test opcheck bench bench-ops bench-train bench-alternate attack conformance frontends fuzz fuzz-programs singular relay lint lint-style lint-imports lint-types codegen codegen-check docs pictures check-wheel clean
 
 help:
 	@sed -n '1,4s/^# *//p' Makefile
@@ -82,7 +82,7 @@ bench: $(VENV)/.dev
 # Every operator with a TVM kernel, small and large, forward and backward, against torch. By parts:
 # make bench-ops BENCH_OPS_ARGS="--only 'conv*' --seconds 60"; the page has all rows measured since build/ was removed.
 bench-ops: $(VENV)/.dev
-	$(ONE_THREAD) $(BIN)/python -m benchmarks.ops --results build/operator-times.jsonl --page docs/operator-times.md $(BENCH_OPS_ARGS)
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.ops --results build/operator-times.jsonl --page docs/measurements/operator-times.md $(BENCH_OPS_ARGS)
 
 # Every row runs in a process with its own number of threads: about 20 minutes.
 bench-train: $(VENV)/.dev
@@ -99,13 +99,13 @@ relay: $(VENV)/.dev
 # stopped goes on until the code changes (results are in build/conformance); CONFORMANCE_ARGS="--processes 16" uses
 # 16 cores. By parts: make conformance CONFORMANCE_ARGS="'linalg.*' --samples 4"
 conformance: $(VENV)/.dev
-	$(ONE_THREAD) $(BIN)/python -m tests.python.conformance --page docs/conformance.md $(CONFORMANCE_ARGS)
+	$(ONE_THREAD) $(BIN)/python -m tests.python.conformance --page docs/measurements/conformance.md $(CONFORMANCE_ARGS)
 
 # The readers of ONNX, PyTorch and Relay models, bounded: minutes. On all tests and models, for hours:
 # make frontends FRONTENDS_ARGS=--whole
 frontends: $(VENV)/.frontends
 	$(ONE_THREAD) $(BIN)/python -m tests.python.conformance.frontends --conformance $(CONFORMANCE) --corpus $(RELAY_CORPUS) \
-		--page docs/frontends.md $(FRONTENDS_ARGS)
+		--page docs/measurements/frontends.md $(FRONTENDS_ARGS)
 
 # Random calls of all operators, from samples and from schemas: a minute; FUZZ_ARGS="--count 1000000 --processes 2" for long.
 fuzz: $(VENV)/.dev
@@ -147,8 +147,12 @@ codegen-check: $(VENV)/.dev
 
 # The site in build/docs, warnings as errors, and every code block of the pages.
 docs: $(VENV)/.dev
-	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
+	$(BIN)/python -m sphinx -q -W --keep-going -t source -b html docs build/docs
 	$(BIN)/python -m pytest tests/docs $(TEST_ARGS)
+
+# docs/pictures, from tables of the pages and from text.
+pictures: $(VENV)/.dev
+	$(BIN)/python -m scripts.pictures
 
 # The wheel as a user gets it, away from the source tree: it imports, its command runs, its data came along, a package of
 # operators installs beside it and runs, and what does not need torch works where torch is not installed.

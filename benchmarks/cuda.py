@@ -1,4 +1,4 @@
-"""`python -m benchmarks.cuda [--only GROUP] [--json FILE]`: the table of docs/gpu.md, against torch on the same GPU.
+"""`python -m benchmarks.cuda [--only GROUP] [--json FILE]`: the table of docs/measurements/gpu.md, against torch.
 
 Times are medians of CUDA events; host times use the host's clock.
 Convolutions have their own benchmark, `python -m benchmarks.cudnn_conv`.

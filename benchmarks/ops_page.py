@@ -93,7 +93,7 @@ _INTRODUCTION = """\
 `make bench-ops` measures the {operators} operators that have a kernel of TVM and a counterpart in torch, and writes
 this page: {stamp}.
 
-A ratio is the time of an eager call of meta, divided by that of the call of torch that computes the same: medians of
+A ratio is the time of an eager call of meta, divided by the time of torch's call that computes the same: medians of
 rounds in turn, processor time. Operands have sizes of 4, about a million elements (large), or the shapes of models that
 benchmarks/ops_shapes.py has for each kind of operator. Functions that call several operators, such as `median`, are
 measured on these only. Rows with backward are a forward and a backward pass with gradients of all operands. Dispatch

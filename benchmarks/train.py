@@ -1,4 +1,4 @@
-"""`python -m benchmarks.train [--device cuda] [--only PART]`: the tables of docs/performance.md.
+"""`python -m benchmarks.train [--device cuda] [--only PART]`: the tables of docs/measurements/training.md.
 
 Training steps on meta's VM against torch eager and torch.compile; on the CPU also inference of networks imported from
 Relay, compile times of deeper and deeper programs, and a program of 10,000 operators. Every row runs in a new process

@@ -2,8 +2,9 @@
 
 "that of", "those of", "of which", "the one that" and ", too" replace or postpone a noun. Better are the noun itself, a
 possessive, two sentences, or "also". The script reads docstrings, comments and all strings of Python files, because
-error texts are built in many places. In files called test_*.py it reads the names of tests only. By default it reads
-meta, without generated modules (their text comes from declarations and schemas), and tests/python.
+error texts are built in many places. In files called test_*.py it reads the names of tests only, in Markdown pages all
+but blocks of code. By default it reads meta, without generated modules (their text comes from declarations and
+schemas), tests/python, docs, and the pages beside them.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = (ROOT / "meta", ROOT / "tests/python")
+PAGES = (ROOT / "docs", *sorted(ROOT.glob("*.md")))
 GENERATED = ROOT / "meta/_generated"
 
 _WORDS = ("that of", "those of", "of which", "the one that")
 _IN_TEXT = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b|, too\b".replace(" ", r"\s+"), re.IGNORECASE)
+_FENCE = re.compile(r"^( *)```.*?^\1```$", re.M | re.S)
 _IN_NAMES = re.compile(rf"(?<=_)(?:{'|'.join(_WORDS)})(?=_|$)|_too$".replace(" ", "_"))
 
 ALLOWED: Mapping[str, str] = {
@@ -35,17 +38,26 @@ ALLOWED: Mapping[str, str] = {
 def find(path: Path) -> Iterator[tuple[int, str]]:
     """(line, excerpt) of each use in a Python file."""
     source = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        text = _FENCE.sub(lambda block: "\n" * block[0].count("\n"), source)
+        yield from _uses(1, text)
+        return
     tree = ast.parse(source)
     if path.name.startswith("test_"):
         functions = (n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)))
         yield from ((n.lineno, n.name) for n in functions if n.name.startswith("test_") and _IN_NAMES.search(n.name))
         return
     for line, text in (*_strings(tree), *_comments(source)):
-        for match in _IN_TEXT.finditer(text):
-            use = " ".join(text[match.start() : match.end() + 20].split())
-            if not use.lower().startswith(tuple(ALLOWED)):
-                excerpt = " ".join(text[max(match.start() - 40, 0) : match.end() + 30].split())
-                yield line + text[: match.start()].count("\n"), excerpt
+        yield from _uses(line, text)
+
+
+def _uses(line: int, text: str) -> Iterator[tuple[int, str]]:
+    """(line, excerpt) of each use in a text that begins in a line of a file."""
+    for match in _IN_TEXT.finditer(text):
+        use = " ".join(text[match.start() : match.end() + 20].split())
+        if not use.lower().startswith(tuple(ALLOWED)):
+            excerpt = " ".join(text[max(match.start() - 40, 0) : match.end() + 30].split())
+            yield line + text[: match.start()].count("\n"), excerpt
 
 
 def _strings(node: ast.AST) -> Iterator[tuple[int, str]]:
@@ -82,7 +94,7 @@ def _comments(source: str) -> Iterator[tuple[int, str]]:
 
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+        for file in sorted([*path.rglob("*.py"), *path.rglob("*.md")]) if path.is_dir() else [path]:
             in_tests = FOLDERS[1] in file.parents
             if GENERATED not in file.parents and (not in_tests or file.name.startswith("test_")):
                 yield file
@@ -91,7 +103,7 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the uses in files and folders as `file:line: text`. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m scripts.prose", description="Find wording that hides a noun.")
-    parser.add_argument("paths", nargs="*", type=Path, default=FOLDERS, metavar="PATH")
+    parser.add_argument("paths", nargs="*", type=Path, default=(*FOLDERS, *PAGES), metavar="PATH")
     found = 0
     for path in _files(parser.parse_args(argv).paths):
         for line, text in find(path):

@@ -3,7 +3,7 @@
     :::{public-api} meta.optim
     :::
 
-The names are those of `dir(module)`, without submodules. Options: `:only:` and `:except:`, names separated by spaces;
+The names are listed by `dir(module)`, without submodules. Options: `:only:` and `:except:`, names separated by spaces;
 `:from:`, the package that defines them.
 """
 

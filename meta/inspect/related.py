@@ -97,7 +97,8 @@ def _tried(op: Op, sample: Any) -> tuple[str, ...]:
 def reference_page(op: Op) -> str | None:
     """`file:line` of the entry in the operator reference; None where there is none."""
     page = _PAGES / f"{op.family}.md"
-    return next((location(page, i) for i, line in enumerate(_lines(page), 1) if line == f"## {op.name}"), None)
+    headings = (f"## {op.name}", f"### {op.name}")
+    return next((location(page, i) for i, line in enumerate(_lines(page), 1) if line in headings), None)
 
 
 @cache

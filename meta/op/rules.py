@@ -35,6 +35,7 @@ def same_device(*types: TensorType) -> None:
 
 
 def require_float(name: str, t: TensorType) -> None:
+    """A floating dtype."""
     require(dtypes.is_float(t.dtype), f"'{name}' has dtype {t.dtype}", f"{', '.join(dtypes.FLOATS)}",
             f'cast it: {name}.cast("float32")')  # fmt: skip
 
@@ -46,11 +47,13 @@ def require_inexact(name: str, t: TensorType) -> None:
 
 
 def require_complex(name: str, t: TensorType) -> None:
+    """A complex dtype."""
     require(dtypes.is_complex(t.dtype), f"'{name}' has dtype {t.dtype}", f"{', '.join(dtypes.COMPLEX)}",
             f'cast it: {name}.cast("complex64")')  # fmt: skip
 
 
 def require_int(name: str, t: TensorType) -> None:
+    """A dtype of integers."""
     require(dtypes.is_int(t.dtype), f"'{name}' has dtype {t.dtype}", f"{', '.join(dtypes.INTS)}",
             f'cast it: {name}.cast("int64")')  # fmt: skip
 
@@ -67,6 +70,7 @@ def require_discrete(name: str, t: TensorType) -> None:
 
 
 def require_rank(name: str, t: TensorType, *ranks: int) -> None:
+    """One of the given ranks."""
     allowed = " or ".join(map(str, ranks))
     require(t.ndim in ranks, f"'{name}' has shape {show(t.shape)}", f"rank {allowed}")
 
@@ -119,6 +123,7 @@ def require_contracted(
 
 
 def require_same_shape(**types: TensorType) -> None:
+    """Raise TypeInferenceError unless all have one shape."""
     (first, head), *rest = types.items()
     for name, t in rest:
         require(same_shape(head.shape, t.shape),
@@ -126,6 +131,7 @@ def require_same_shape(**types: TensorType) -> None:
 
 
 def same_shape(a: Shape, b: Shape) -> bool:
+    """Whether two shapes are equal. Ties symbolic sizes, as `same_dim` does."""
     return len(a) == len(b) and all(map(same_dim, a, b))
 
 

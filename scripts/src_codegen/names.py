@@ -19,12 +19,15 @@ write:
 >>> x = meta.ones((4, 8))
 >>> x.mean(dim=1, keepdim=True)
 Traceback (most recent call last):
-...
-meta.errors.ArgumentError: [mean] unknown arguments 'dim', 'keepdim'; ...; write axis=1, write keepdims=True ...
+  File "other-names.py", line 3, in <module>
+meta.errors.ArgumentError: [mean] unknown arguments 'dim', 'keepdim'; expected reduce(x: Tensor,
+axis: IntTuple? = None, keepdims: Bool = False); write axis=1, write keepdims=True (at
+other-names.py:3)
 >>> meta.nn.LayerNrom(8)
 Traceback (most recent call last):
-...
-meta.errors.MissingAttribute: module 'meta.nn' has no attribute 'LayerNrom'; did you mean 'LayerNorm'?
+  File "other-names.py", line 4, in <module>
+meta.errors.MissingAttribute: module 'meta.nn' has no attribute 'LayerNrom'; did you mean
+'LayerNorm'?
 ```
 
 ## Differences without an error

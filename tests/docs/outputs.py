@@ -14,12 +14,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
+_ROOT = Path(__file__).resolve().parents[2]
 _DIGITS = r"(?<![\w.])-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:[eE][-+]?\d+)?"
 _NUMBER = rf"{_DIGITS}(?!\w)"
 _TOKEN = re.compile(
     rf"""
-    (?P<place>(?:[\w.~-]*/)*(?P<file>[\w<>-]+\.py)(?::\d+|",\ line\ \d+))
+    (?P<place>(?:[\w.~-]*/)*(?P<line>(?P<file>[\w<>-]+\.py)(?::\d+|",\ line\ \d+)))
     |(?P<path>(?:[\w.~-]*/)+(?P<last>[\w.<>-]*))
     |(?P<address>\b0x[0-9a-f]+\b|\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{{8,}}\b)
     |(?P<duration>{_DIGITS}\s*(?P<unit>us|ms|s|seconds|min)\b)
@@ -35,19 +37,26 @@ _TOLERANCES = {"bytes": 0.25, "number": 1e-3}
 _TIMED = re.compile(r"^.*[a-z].*\bus\b(?!.*\d us\b)", re.M)
 
 
-def matches(expected: str, printed: str) -> bool:
-    """Whether a reader of `expected` sees it in `printed`, apart from what differs between runs and machines."""
+def matches(expected: str, printed: str, with_lines: bool = False) -> bool:
+    """Whether a reader of `expected` sees it in `printed`, apart from what differs between runs and machines.
+
+    with_lines: compare the lines of Python files as well. They change when a page's code does, for no other reason."""
     if _TIMED.search(expected):
         return _rows(expected) == _rows(printed)
-    pages, runs = list(_tokens(expected)), list(_tokens(printed))
+    pages, runs = list(_tokens(expected, with_lines)), list(_tokens(printed, with_lines))
     return len(pages) == len(runs) and all(map(_equal, pages, runs))
 
 
-def _tokens(text: str) -> Iterator[tuple[str, str]]:
+def portable(printed: str) -> str:
+    """Printed text without the folders of this machine."""
+    return re.sub(r"(?:/[\w.~+-]+)+/site-packages/", "", printed).replace(f"{_ROOT}/", "")
+
+
+def _tokens(text: str, with_lines: bool) -> Iterator[tuple[str, str]]:
     """(kind, what is compared) of each piece of a text."""
     for match in _TOKEN.finditer(text):
         kind = next(name for name in (*_KEPT, *_TOLERANCES, "text") if match[name] is not None)
-        group = _KEPT.get(kind, kind)
+        group = "line" if kind == "place" and with_lines else _KEPT.get(kind, kind)
         yield kind, "" if group is None else match[group]
 
 

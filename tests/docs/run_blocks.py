@@ -1,4 +1,4 @@
-"""Run the code in Markdown files: `python -m tests.docs.run_blocks [--write] FILE ...`.
+"""Run the code in Markdown files and notebooks: `python -m tests.docs.run_blocks [--write] FILE ...`.
 
 Blocks fenced as `python` are executed, blocks fenced as `pycon` are replayed and their output is compared with the page
 (`tests/docs/outputs.py` says how), all in order and in one namespace, as a reader would who types them in. The code
@@ -9,8 +9,8 @@ A block of any language with `file=PATH` after it becomes that file below the wo
 fenced as `console` that begin with `$ ` are run by the shell, and their output (both streams) is compared as above; a
 last line `[exit status N]` is expected of commands that fail.
 
-With `--write`, output that differs is written into the page. The exit status is 1 when output differs; an exception in
-a `python` block is not caught.
+With `--write`, output that differs, also in the lines of Python files, is written into the page. The exit
+status is 1 when output differs; an exception in a `python` block is not caught.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.docs.outputs import matches
+import meta
+from tests.docs.notebooks import Notebook
+from tests.docs.outputs import matches, portable
 
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>\w*)(?: +file=(?P<file>\S+))?[^\n`]*\n(?P<body>.*?)^(?P=indent)```[ ]*$",
@@ -79,10 +81,11 @@ def examples(body: str, first: int, indent: int, prompt: str, continuation: str 
 class Page:
     """A page, whose examples run in one namespace."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, with_lines: bool = False) -> None:
         self.path = path
+        self.with_lines = with_lines
         self.text = path.read_text(encoding="utf-8")
-        self.script = path.with_suffix(".py").name
+        self.script = "example.py" if path.stem.isupper() else f"{path.stem}.py"
         self.namespace: dict[str, Any] = {"__name__": "__main__"}
         self.different: list[tuple[Example, str]] = []
         self._code = ""
@@ -139,7 +142,7 @@ class Page:
         return printed.getvalue()
 
     def _check(self, example: Example, printed: str) -> None:
-        if not matches(example.output, printed):
+        if not matches(example.output, printed, self.with_lines):
             self.different.append((example, printed))
 
     def report(self) -> str:
@@ -153,7 +156,7 @@ class Page:
         """The text of the page, with the output that was printed."""
         lines = self.text.splitlines(keepends=True)
         for example, printed in reversed(self.different):
-            shown = (" " * example.indent + line.rstrip() + "\n" for line in printed.strip("\n").splitlines())
+            shown = (" " * example.indent + line.rstrip() + "\n" for line in portable(printed).strip("\n").splitlines())
             lines[example.output_lines] = [line for line in shown if printed]
         return "".join(lines)
 
@@ -183,8 +186,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     different = 0
     for path in options.pages:
-        page = Page(path)
-        page.run()
+        page = (Notebook if path.suffix == ".ipynb" else Page)(path, with_lines=options.write)
+        # Examples of operators show the numbers of the reference; compiling a kernel for each would take minutes.
+        with meta.with_dialect("reference") if path.parent.name == "reference" else contextlib.nullcontext():
+            page.run()
         different += len(page.different)
         print(page.report(), end="")
         if options.write:

@@ -1,35 +1,52 @@
 """The code in README.md and docs/ runs, and the commands mentioned there exist."""
 
+import contextlib
+import functools
+import importlib
 import re
-from collections.abc import Iterator
+import shutil
 from pathlib import Path
 
 import pytest
 
+from meta.op import registry
+from scripts.src_codegen.docs import is_internal, recorded
 from tests.docs.forks import Interpreter
-from tests.docs.outputs import matches
-from tests.docs.run_blocks import Page
+from tests.docs.outputs import matches, portable
+from tests.docs.run_blocks import Page, blocks, examples
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+NOTEBOOKS = sorted(ROOT.glob("docs/notebooks/*.ipynb"))
 RUNNABLE = [page for page in PAGES if re.search(r"^ *```(py|console)", page.read_text(encoding="utf-8"), re.M)]
-
-
-@pytest.fixture(scope="session")
-def interpreter() -> Iterator[Interpreter]:
-    interpreter = Interpreter()
-    yield interpreter
-    interpreter.close()
 
 
 def name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("page", RUNNABLE, ids=name)
+@pytest.mark.parametrize("page", [*RUNNABLE, *NOTEBOOKS], ids=name)
 def test_code_blocks_run(page: Path, tmp_path: Path, interpreter: Interpreter) -> None:
+    if '[\\"cc\\"' in page.read_text(encoding="utf-8") and shutil.which("cc") is None:
+        pytest.skip("the page calls a C compiler")
     status, output = interpreter.run_page(page, tmp_path)
     assert status == 0, output
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_shown_output_is_whole(page: Path) -> None:
+    shown: list[str] = []
+    for language, body, *_ in blocks(page.read_text(encoding="utf-8")):
+        if language == "pycon":
+            shown += [example.output for example in examples(body, 0, 0, ">>> ", "... ")]
+        elif language in ("", "text", "console"):
+            shown.append(body)
+    assert [output for output in shown if re.search(r"(?:^|[\s;])\.\.\.$", output, re.M)] == []
+
+
+def test_public_operators_have_an_example() -> None:
+    missing = [op.name for op in registry.all_ops() if not is_internal(op) and op.name not in recorded()]
+    assert missing == [], "python -m scripts.reference_examples NAME ...; python -m scripts.src_codegen"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -39,6 +56,27 @@ def test_make_targets_exist(page: Path) -> None:
     command = re.compile(r"(?:`|^ *\$? ?)make (?:\w+=\S+ )*([a-z][a-z-]*)(?=`|$| +#| \w+=)", re.M)
     named = set(command.findall(page.read_text(encoding="utf-8")))
     assert named <= targets
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.stem != "other-names"], ids=name)
+def test_names_exist(page: Path) -> None:
+    """other-names.md lists names that meta lacks; groups of entry points and operators of examples are no modules."""
+    text = re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    named = set(re.findall(r"`(meta(?:\.\w+)+)(?=[`(\[])", text)) - {"meta.operators", "meta.dialects"}
+    assert [path for path in sorted(named) if not path.startswith("meta.ops.") and not _exists(path)] == []
+
+
+def _exists(path: str) -> bool:
+    """Whether a module, or an attribute of one, has this path."""
+    parts = path.split(".")
+    for count in range(len(parts), 0, -1):
+        with contextlib.suppress(ImportError):
+            value = importlib.import_module(".".join(parts[:count]))
+            with contextlib.suppress(AttributeError):
+                functools.reduce(getattr, parts[count:], value)
+                return True
+            return False
+    return False
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -81,6 +119,11 @@ def test_runner_names_the_line_of_the_page(tmp_path: Path, interpreter: Interpre
     page = tmp_path / "page.md"
     page.write_text("# Title\n\n```python\nx = 1\nx.missing\n```\n", encoding="utf-8")
     assert f'File "{page}", line 5' in interpreter.run_page(page, tmp_path)[1]
+
+
+def test_folders_of_the_machine_are_not_written() -> None:
+    assert portable("at /home/me/lib/python3.11/site-packages/torch/nn/linear.py:1") == "at torch/nn/linear.py:1"
+    assert portable(f"at {ROOT}/meta/dim.py:1") == "at meta/dim.py:1"
 
 
 def test_output_that_differs_is_written(tmp_path: Path) -> None:

@@ -28,6 +28,13 @@ def test_a_file_with_such_wording_is_reported(
     assert f"{path}:{line}: " in capsys.readouterr().out
 
 
+def test_pages_are_read_without_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "page.md"
+    path.write_text("# Title\n\n```sh\nthat of\n```\n\nThe shape is that\nof x.\n")
+    assert prose.main([str(path)]) == 1
+    assert capsys.readouterr().out.startswith(f"{path}:7: ")
+
+
 def test_names_of_tests_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "test_module.py"
     path.write_text("def test_shapes():\n    pass\n\n\ndef test_shapes_are_those_of_numpy():\n    pass\n")

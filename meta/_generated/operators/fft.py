@@ -45,7 +45,7 @@ def fft_c2c(
     forward: bool = True,
     **unknown: NoReturn,
 ) -> T:
-    """The discrete Fourier transform of complex numbers, forward or backward.
+    """The discrete Fourier transform of complex numbers: y[k] = sum of x[n] exp(-2 pi i k n / N), backward with +.
     x: Signal, complex.
     axes: Axes to transform; distinct.
     scale: What the sums are divided by: "none" 1, "root" the square root of the number of points, "size" their
@@ -116,7 +116,7 @@ def fft_r2c(
     onesided: bool = True,
     **unknown: NoReturn,
 ) -> T:
-    """The forward discrete Fourier transform of real numbers.
+    """The forward discrete Fourier transform of real numbers: y[k] = sum of x[n] exp(-2 pi i k n / N).
     x: Signal, float32 or float64.
     axes: Axes to transform; distinct.
     scale: What the sums are divided by: "none" 1, "root" the square root of the number of points, "size" their

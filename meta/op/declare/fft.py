@@ -26,7 +26,7 @@ def _axes(x: TensorType, axes: tuple[int, ...]) -> tuple[int, ...]:
 
 @declare("fft_c2c", schema=fft.c2c, amp="never", no_compute=NO_COMPUTE, complex="as_is")
 def fft_c2c(x: TensorType, axes: tuple[int, ...], scale: str, forward: bool) -> TensorType:
-    """The discrete Fourier transform of complex numbers, forward or backward."""
+    """The discrete Fourier transform of complex numbers: y[k] = sum of x[n] exp(-2 pi i k n / N), backward with +."""
     rules.require_complex("x", x)
     _axes(x, axes)
     return x
@@ -34,7 +34,7 @@ def fft_c2c(x: TensorType, axes: tuple[int, ...], scale: str, forward: bool) -> 
 
 @declare("fft_r2c", schema=fft.r2c, amp="never", no_compute=NO_COMPUTE, complex="as_is")
 def fft_r2c(x: TensorType, axes: tuple[int, ...], scale: str, onesided: bool) -> TensorType:
-    """The forward discrete Fourier transform of real numbers."""
+    """The forward discrete Fourier transform of real numbers: y[k] = sum of x[n] exp(-2 pi i k n / N)."""
     rules.require(
         x.dtype in ("float32", "float64"),
         f"'x' has dtype {x.dtype}",

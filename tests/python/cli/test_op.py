@@ -91,7 +91,7 @@ def test_locations_are_the_lines_of_the_parts(descriptions: dict[str, meta.inspe
     for name, d in descriptions.items():
         assert d.gradient.location is not None
         assert key_for(name, line_at(d.gradient.location)) is not None
-        assert line_at(d.reference_page) == f"## {name}"
+        assert line_at(d.reference_page).removeprefix("#") in (f"# {name}", f"## {name}")
         assert d.schema is None or "Schema(" in line_at(d.schema)
         assert line_at(d.type_function)
         for kernel in d.kernels:

@@ -1,5 +1,5 @@
-"""What was measured, by entry, dtype and mode, in one file of the repository, from which docs/conformance.md is written
-(see `page.py`)."""
+"""What was measured, by entry, dtype and mode, in one file of the repository. `page.py` writes
+docs/measurements/conformance.md from it."""
 
 from __future__ import annotations
 

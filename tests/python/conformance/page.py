@@ -1,5 +1,5 @@
-"""docs/conformance.md, from what was measured: `python -m tests.python.conformance.page [FILE ...]` adds results that
-runs have kept (FILE: lines of JSON) to measured.tsv, and writes the page from all of it."""
+"""docs/measurements/conformance.md, from what was measured: `python -m tests.python.conformance.page [FILE ...]` adds
+results that runs have kept (FILE: lines of JSON) to measured.tsv, and writes the page from all of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.python.conformance.measured import Measurement
 from tests.python.conformance.opinfos import ENTRIES
 from tests.python.conformance.report import CHECKS, Report, escape, share, table
 
-PAGE = Path(__file__).parents[3] / "docs" / "conformance.md"
+PAGE = Path(__file__).parents[3] / "docs" / "measurements" / "conformance.md"
 MODES = ("eager", "strided", "compiled")
 TIER_A = 411
 """So many entries of `entries.txt` are of tier A: the tensor library and neural networks. The others are of tier B:
@@ -106,7 +106,7 @@ def _goals(rows: Sequence[Measurement], backward: Sequence[Result]) -> str:
     lines.append(("bad input refused", "95 %", _percent(_sum(rows, "errors"))))
     calls = sum((r.total() for r in backward), Counter[str]())
     lines.append(("calls of stand-alone backward operators", "all", _percent(calls)))
-    fuzzed = "see [Reliability](reliability.md#runs)"
+    fuzzed = "see [Fuzzing](fuzzing.md)"
     lines.append(("findings of the fuzzer in a million calls", "none", fuzzed))
     return table(("goal", "at least", "measured"), lines)
 
@@ -159,7 +159,7 @@ def _skipped(each: Iterable[Result]) -> str:
 
 
 _INTRODUCTION = """\
-torch has sample inputs for its operators, OpInfo. `make conformance` calls meta with those of torch {version},
+torch has sample inputs for its operators, OpInfo. `make conformance` calls meta with the samples of torch {version},
 through the table `meta.frontend.torch.aten`. It compares shapes, dtypes and values of results, gradients and second
 gradients with torch's, within the tolerances of `torch.testing.assert_close` (four times these for gradients, sixteen
 times for second ones). A value outside of the tolerance also passes if its error, against torch in float64, is at

@@ -1,0 +1,108 @@
+"""The site in a browser: no error in the console, no page that scrolls sideways, text that can be read.
+
+One process of Chromium loads every page into a frame, as wide as a phone and as a desktop, light and dark, and sends
+what it finds to a server of the test.
+"""
+
+import json
+import shutil
+import subprocess
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.conftest import Site
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+PHONE, DESKTOP = 400, 1600
+_HARNESS = """<!doctype html><title>check</title><link rel="icon" href="data:,">
+<iframe id="frame" style="border:0" height="900"></iframe>
+<script type="module">
+const frame = document.getElementById("frame"), found = [];
+const numbers = colour => colour.match(/[0-9.]+/g).slice(0, 3).map(Number);
+const luminance = colour => numbers(colour).map(c => c / 255)
+  .map(c => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+  .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+for (const page of PAGES) {
+  frame.width = PHONE;
+  await new Promise(done => { frame.onload = done; frame.src = page; });
+  const view = frame.contentWindow, root = view.document.documentElement, body = view.document.body;
+  const entry = {page, errors: [], width: {}, contrast: {}};
+  for (const width of [PHONE, DESKTOP]) {
+    frame.width = width;
+    entry.width[width] = root.scrollWidth;
+  }
+  for (const theme of ["light", "dark"]) {
+    body.dataset.theme = theme;
+    const text = view.getComputedStyle(view.document.querySelector("article p, article li") || body);
+    const [a, b] = [luminance(text.color), luminance(view.getComputedStyle(body).backgroundColor)];
+    entry.contrast[theme] = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    entry.size = parseFloat(text.fontSize);
+  }
+  found.push(entry);
+}
+await fetch("/found", {method: "POST", body: JSON.stringify(found)});
+</script>"""
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """Serves the site and the harness, and keeps what the harness sends."""
+
+    found: list[dict[str, Any]] = []  # noqa: RUF012  # one test run
+    ready = threading.Event()
+
+    def do_POST(self) -> None:
+        Handler.found = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(204)
+        self.end_headers()
+        Handler.ready.set()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """No log: the test reports what the browser found."""
+
+
+@pytest.fixture(scope="module")
+def report(site: Site, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, Any]], str]:
+    """What the pages look like, and the log of the browser."""
+    if CHROMIUM is None:
+        pytest.skip("chromium is not installed (apt install chromium)")
+    pages = [page for page in site.pages() if not page.startswith(("_", "search", "genindex"))]
+    harness = _HARNESS.replace("PAGES", json.dumps(pages)).replace("PHONE", str(PHONE)).replace("DESKTOP", str(DESKTOP))
+    (site.folder / "harness.html").write_text(harness, encoding="utf-8")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(site.folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    profile = tmp_path_factory.mktemp("profile")
+    log = Path(profile, "log.txt")
+    with log.open("w") as stream:
+        browser = subprocess.Popen(
+            [
+                CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-extensions", "--no-first-run",
+                "--enable-logging=stderr", f"--user-data-dir={profile}", "--remote-debugging-port=0",
+                f"http://127.0.0.1:{server.server_port}/harness.html",
+            ],
+            stdout=stream, stderr=stream,
+        )  # fmt: skip
+        is_ready = Handler.ready.wait(240)
+        browser.terminate()
+        browser.wait(30)
+    server.shutdown()
+    server.server_close()
+    assert is_ready, log.read_text(errors="replace")[-2000:]
+    return Handler.found, log.read_text(errors="replace")
+
+
+def test_console_has_no_error(report: tuple[list[dict[str, Any]], str]) -> None:
+    assert [line for line in report[1].splitlines() if "CONSOLE" in line] == []
+
+
+def test_pages_do_not_scroll_sideways(report: tuple[list[dict[str, Any]], str]) -> None:
+    widths = {entry["page"]: entry["width"] for entry in report[0]}
+    assert {page: width for page, width in widths.items() if any(int(k) < v for k, v in width.items())} == {}
+
+
+def test_text_can_be_read(report: tuple[list[dict[str, Any]], str]) -> None:
+    assert [e["page"] for e in report[0] if min(e["contrast"].values()) < 4.5 or e["size"] < 14] == []
