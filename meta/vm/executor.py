@@ -52,6 +52,7 @@ from meta.vm.runner import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from meta.pictures import Picture
     from meta.vm.cuda_graph import GraphCall
 
 Transform = Callable[[Module], Module]
@@ -146,9 +147,16 @@ class Executor(Generic[P, R]):
         return self._rewritten(with_left_gradients(record)[0] if record.left else record)
 
     def memory(self, *args: P.args, **kwargs: P.kwargs) -> report.MemoryReport:
-        """Bytes that a call with these arguments needs; nothing is run."""
+        """Bytes that a call with these arguments needs; nothing is run. `.draw()` shows them step by step."""
         program, inputs = self._specialised(args, kwargs)
-        return report.memory(program, inputs)
+        return report.memory(program, inputs, fuse=self.fuse, name=self._name)
+
+    def draw(self, *args: Any, repeat: int = 3, **kwargs: Any) -> Picture:
+        """An SVG of the kernels as boxes: the operators in each, the lines that they are from, the bytes that it reads
+        and writes, and its time over `repeat` calls (0: nothing is run). State that the program writes does not
+        change. The result is a str; `.save(path)` writes it, and notebooks show it."""
+        program, inputs = self._specialised(args, kwargs)
+        return report.draw(program, inputs, fuse=self.fuse, repeat=repeat, name=self._name)
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """A table of operators and types: the dialect that runs each, the number of calls, and the reason; then where
