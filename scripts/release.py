@@ -23,7 +23,7 @@ from meta import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
-DOCUMENTED = ("README.md", "docs", "tests/docs", "tests/__init__.py", "pyproject.toml", "examples")
+DOCUMENTED = ("README.md", "docs", "tests/docs", "tests/conftest.py", "pyproject.toml", "examples")
 """What the examples of the documentation need, apart from the package."""
 
 
@@ -39,8 +39,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"FAILED: {problem}")
     pythons = options.python or interpreters()
     wheel = built(ROOT / "dist")
-    passed = wheel is not None and not problems
-    for number, python in enumerate(pythons if wheel else ()):
+    if wheel is None:
+        return 1
+    passed = not problems
+    for number, python in enumerate(pythons):
         with tempfile.TemporaryDirectory(prefix="meta-release-") as folder:
             passed &= check_environment(python, wheel, Path(folder), documentation=not number and not options.no_docs)
     print(f"meta {__version__}: {'ready' if passed else 'NOT ready'}")

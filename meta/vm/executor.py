@@ -15,6 +15,7 @@ from meta.device import device as parse_device
 from meta.eager.move import with_arrays
 from meta.eager.ndarray import NDArray, asarray
 from meta.eager.seeds import zeros_of
+from meta.errors import ArgumentError
 from meta.ir.analysis import contents
 from meta.ir.module import Module
 from meta.ir.type import TensorType
@@ -397,5 +398,8 @@ def compile(
         `Executor.memory` and `explain` report what that costs. The first call raises ArgumentError, with the least
         number, if the program needs more, and NotSupportedError if it has branches, loops or symbolic sizes.
     A `with_dialect` around this call holds for the program."""
+    if hasattr(device, "shape"):
+        problem, remedy = "the device is an array", "pass inputs to the call: meta.vm.compile(model)(x)"
+        raise ArgumentError("compile", problem, 'a name such as "cpu"', remedy)
     given = [passes] if callable(passes) else list(passes or ())
     return Executor(what, parse_device(device), fuse, given, graphs, dynamic, memory_budget)
