@@ -91,7 +91,7 @@ def built(folder: Path) -> Path | None:
 
 def check_environment(python: str, wheel: Path, folder: Path, *, documentation: bool) -> bool:
     """Install the wheel with an interpreter, and use it in an empty folder."""
-    home, binary = folder / "home", folder / "env/bin/python"
+    home, pages, binary = folder / "home", folder / "pages", folder / "env/bin/python"
     home.mkdir()
     wanted = [f"{wheel}[{'demo,torch,onnx' if documentation else 'demo'}]", "pytest", "pytest-timeout", "setuptools"]
     steps: list[tuple[str, list[str]]] = [
@@ -106,11 +106,12 @@ def check_environment(python: str, wheel: Path, folder: Path, *, documentation: 
     ]  # fmt: skip
     if documentation:
         for name in DOCUMENTED:
-            target = home / name
+            target = pages / name
             target.parent.mkdir(parents=True, exist_ok=True)
             (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, target)
-        steps.append(("documentation", [str(binary), "-m", "pytest", "-q", "tests/docs/test_code_blocks.py"]))
-    return all(step(f"{python}: {name}", command, home) for name, command in steps)
+    used = all(step(f"{python}: {name}", command, home) for name, command in steps)
+    examples = [str(binary), "-m", "pytest", "-q", "tests/docs/test_code_blocks.py"]
+    return used and (not documentation or step(f"{python}: documentation", examples, pages))
 
 
 def pip(binary: Path) -> list[str]:

@@ -174,6 +174,8 @@ NAMES: Final[Mapping[str, str]] = {
         model.fit(x, labels)                    =>  meta.optim.with_optimizer(meta.optim.SGD, learning_rate=0.1)(model)
         model.summary()                         =>  print(model)
         model.save("m.safetensors")             =>  meta.save("m.safetensors", model)
+        model.load("m.safetensors")             =>  meta.load("m.safetensors", into=model)
+        model.freeze()                          =>  for p in model.parameters(): p.requires_grad = False
         model.load_weights("m.safetensors")     =>  meta.load("m.safetensors", into=model)
         """,
     "Training": """
