@@ -1,6 +1,7 @@
 # Every target sets up what it needs on a machine with nothing but CPython and pip:
 #   make demo | test | opcheck | bench | bench-ops | bench-train | bench-alternate | attack | conformance | frontends | fuzz |
-#        fuzz-programs | singular | relay | lint | codegen | codegen-check | docs | pictures | check-wheel | venv | clean
+#        fuzz-programs | singular | relay | lint | codegen | codegen-check | docs | pictures | check-wheel | release |
+#        venv | clean
 # PYTHON chooses the interpreter that the environment is made with (3.10 to 3.13), JOBS the test workers.
 
 PYTHON ?= python3
@@ -15,6 +16,7 @@ OLD ?= HEAD
 BENCH_ALTERNATE_ARGS ?=
 OPCHECK_ARGS ?=
 ATTACK_ARGS ?=
+RELEASE_ARGS ?=
 SINGULAR_ARGS ?=
 CONFORMANCE_ARGS ?=
 FUZZ_ARGS ?= --count 4000
@@ -28,7 +30,9 @@ FRONTEND_MODELS := timm==1.0.31 transformers==5.23.0 torchvision==0.28.0
 FRONTEND_MODELS_NEED := pillow huggingface_hub tokenizers regex requests tqdm pyyaml safetensors
 
 BIN := $(VENV)/bin
-INSTALL := -m pip install -qq --disable-pip-version-check
+# The versions that tests run with: without a pin, pip takes torch's newest release with gigabytes of CUDA libraries.
+CONSTRAINTS ?= constraints.txt
+INSTALL := -m pip install -qq --disable-pip-version-check --constraint $(CONSTRAINTS)
 # Where check-wheel installs the wheel with its hard requirements only: an environment without torch.
 BARE := build/bare
 TORCH_FREE_TESTS := $(addprefix tests/python/,test_distribution.py test_operator_package.py test_without_torch.py)
@@ -47,12 +51,12 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # One stamp for what the demo needs and one for development, so that `make demo` does not wait for the linters.
-$(VENV)/.run: pyproject.toml setup.py | $(BIN)/python
+$(VENV)/.run: pyproject.toml setup.py $(CONSTRAINTS) | $(BIN)/python
 	@echo "Installing meta, apache-tvm and torch into $(VENV) (about a minute) ..."
 	@$(BIN)/python $(INSTALL) --editable '.[torch,demo]'
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml setup.py | $(BIN)/python
+$(VENV)/.dev: pyproject.toml setup.py $(CONSTRAINTS) | $(BIN)/python
 	@echo "Installing meta, apache-tvm, torch and the development tools into $(VENV) (one to two minutes) ..."
 	@$(BIN)/python $(INSTALL) --editable '.[torch,demo,test,docs,dev]'
 	@touch $(VENV)/.run $@
@@ -166,6 +170,13 @@ check-wheel: | $(BIN)/python
 	cp -r tests pyproject.toml $(BARE)
 	cd $(BARE) && bin/meta --help
 	cd $(BARE) && bin/python -m pytest $(TORCH_FREE_TESTS)
+
+# Wheel and sdist in dist/, checked in fresh environments of the interpreters at hand; see scripts/release.py.
+# Parts: make release RELEASE_ARGS="--python python3.12 --no-docs"
+.PHONY: release
+release: $(VENV)/.dev
+	$(BIN)/python $(INSTALL) '.[release]'
+	$(BIN)/python -m scripts.release $(RELEASE_ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .cache .pytest_cache .ruff_cache

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 import meta
+from meta.pictures import curves
 
 TOLERANCE = 1e-3
 """Largest difference of the losses of meta and torch, relative to losses above 1."""
@@ -61,6 +62,10 @@ def run(example: Example, argv: Sequence[str] | None = None) -> tuple[meta.Model
     data = example.data(options)
     losses = [step(*on_device(batch, options.device)).item() for batch in batches(data, options)]
     print(f"loss {losses[0]:.4f} -> {losses[-1]:.4f} after {len(losses)} steps")
+    if options.plot:
+        title = " ".join(example.description.split()).partition(":")[0].partition(" (")[0]
+        curves(title, {"training loss": losses}).save(options.plot)
+        print(f"losses are drawn in {options.plot}")
     if twin is not None:
         compare(example, twin, data, losses, options)
     return model, losses
@@ -76,6 +81,7 @@ def parsed(example: Example, argv: Sequence[str] | None) -> Options:
     parser.add_argument("--amp", choices=["bfloat16"], help="mixed precision")
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float32", help="of parameters and data")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--plot", default="", metavar="FILE", help="SVG of the losses (default: %(default)s)")
     parser.add_argument(
         "--compare-torch", action="store_true", help="train the same model in torch, and compare losses"
     )

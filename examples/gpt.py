@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -98,32 +97,14 @@ def known_words(sample: str) -> float:
     return sum(word in vocabulary for word in words) / max(len(words), 1)
 
 
-def plot(losses: Sequence[float], path: str) -> None:
-    """Write a PNG of the losses, if matplotlib is installed (the extra `demo`)."""
-    if find_spec("matplotlib") is None:
-        print("install matplotlib for a plot of the losses")
-        return
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    axes.plot(losses)
-    axes.set(xlabel="step", ylabel="cross entropy of a letter")
-    figure.savefig(path)
-    print(f"losses are drawn in {path}")
-
-
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(steps=600)
+    parser.set_defaults(steps=600, plot="gpt.svg")
     parser.add_argument("--features", type=int, default=128)
     parser.add_argument("--layers", type=int, default=3)
     parser.add_argument("--length", type=int, default=64, help="letters of a piece (default: 64)")
     parser.add_argument("--start", default="The ", help="what the sample begins with")
     parser.add_argument("--letters", type=int, default=300, help="letters of the sample (default: 300)")
     parser.add_argument("--temperature", type=float, default=0.5)
-    parser.add_argument("--plot", default="gpt.png", help="file for the plot of the losses")
 
 
 EXAMPLE = common.Example(
@@ -139,7 +120,6 @@ def main(argv: Sequence[str] | None = None) -> list[float]:
     sample = write(model, options)
     print(sample)
     print(f"{100 * known_words(sample):.0f} % of its words are in the text")
-    plot(losses, options.plot)
     return losses
 
 

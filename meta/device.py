@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import NoReturn
 
 from meta.records import record
 
@@ -13,10 +14,21 @@ _NAME = re.compile(rf"({'|'.join(KINDS)})(?::(\d{{1,9}})|\((\d{{1,9}})\))?")
 
 @record(eq=False)
 class Device:
-    """A device kind ("cpu", "cuda") and an index. Compare with `is`: devices are interned by `device()`."""
+    """A device kind ("cpu", "cuda") and an index. Compare with `is`: devices are interned by `device()`. A device also
+    equals its names."""
 
     kind: str
     index: int = 0
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, str) and bool(_NAME.fullmatch(other)) and _parse(other) is self)
+
+    __hash__ = object.__hash__
+
+    def __getattr__(self, name: str) -> NoReturn:
+        from meta.spellings.attributes import missing_member
+
+        missing_member(self, "x.device", name)
 
     def __str__(self) -> str:
         return self.kind if self.index == 0 else f"{self.kind}({self.index})"

@@ -12,6 +12,7 @@ from meta._generated.methods import T, Tensor
 from meta.dim import Dim, product, same_dim
 from meta.errors import ArgumentError
 from meta.functional._axes import main_diagonal
+from meta.tree import is_sequence
 
 __all__ = ["einsum"]
 
@@ -27,7 +28,10 @@ def einsum(equation: str, *operands: T) -> T:
     Each operand has a term of one letter an axis; letters that the result (after "->") lacks are summed over. "..."
     is for further axes, which broadcast. Without "->" the result has the letters that occur once, in alphabetical
     order, after those axes. Operands are contracted two at a time, as matrix products, in the order of least work (from
-    left to right where sizes are symbolic). Raises ArgumentError for an equation that does not fit the operands."""
+    left to right where sizes are symbolic). They may also be one list. Raises ArgumentError for an equation that does
+    not fit the operands."""
+    if len(operands) == 1 and is_sequence(operands[0]):
+        operands = tuple(operands[0])
     inputs, output = _parsed(equation, [x.ndim for x in operands])
     terms = [_diagonal(x, labels) for x, labels in zip(operands, inputs, strict=True)]
     terms = _squeezed(equation, terms)

@@ -98,3 +98,11 @@ def refuse_torch(model: type, name: str, value: object) -> None:
                 "convert it: meta.frontend.torch.from_exported(torch.export.export(module, args)); or build the "
                 "layers of meta.nn and call load_torch_state_dict; a parameter: meta.array(parameter.detach())",
             )
+
+
+def refuse_foreign_array(model: type, name: str, value: object) -> None:
+    """Raise ArgumentError for an array of NumPy or torch in place of a parameter, which would not be trained."""
+    if hasattr(value, "__dlpack__") and not isinstance(value, TensorLike):
+        problem = f"'{name}' is set to {type(value).__module__.partition('.')[0]}'s {type(value).__name__}"
+        remedy = f"write model.{name} = meta.array(value, requires_grad=True)"
+        raise ArgumentError(model.__name__, f"{problem}, which would not be trained", "an array of meta", remedy)

@@ -12,11 +12,11 @@ from meta.device import Device
 from meta.dtype import is_float
 from meta.eager.gradient_graph import set_requires_grad
 from meta.eager.move import move_in_place
-from meta.eager.named_state import Unmatched, fitting_state, without_gradients
+from meta.eager.named_state import Unmatched, fitting_state, refuse_names, without_gradients
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, MetaError, TraceError, TypeInferenceError
 from meta.model.hooks import ForwardHook, ForwardPreHook, HookHandle, Hooks, added
-from meta.model.inputs import refuse_call, refuse_input, refuse_torch, remember_call, suggest_size
+from meta.model.inputs import refuse_call, refuse_foreign_array, refuse_input, refuse_torch, remember_call, suggest_size
 from meta.model.torch_state import load_torch_state_dict, torch_state
 from meta.modes import modes, no_grad, scopes
 from meta.schema.annotations import CheckedArguments, explained
@@ -138,7 +138,8 @@ class Model(CheckedArguments, metaclass=_Constructor):
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set an attribute. A changed value invalidates the programs traced from the model. Raises TraceError for a
-        traced tensor, which would outlive its trace, ArgumentError for modules and parameters of torch."""
+        traced tensor, which would outlive its trace, ArgumentError for modules and parameters of torch, and for arrays
+        of other libraries in place of an array."""
         if isinstance(value, Symbol):
             raise TraceError(
                 type(self).__name__,
@@ -147,6 +148,8 @@ class Model(CheckedArguments, metaclass=_Constructor):
                 "write to an array with self.x.update(value), or return the value",
             )
         refuse_torch(type(self), name, value)
+        if isinstance(self.__dict__.get(name), NDArray):
+            refuse_foreign_array(type(self), name, value)
         if name in self.__dict__ and not _is_unchanged(self.__dict__[name], value):
             (tracing.change_mode if name == "training" else tracing.invalidate)()
         object.__setattr__(self, name, value)
@@ -287,6 +290,9 @@ class Model(CheckedArguments, metaclass=_Constructor):
 
         strict: with False, missing and unknown names are left alone. They are returned in any case."""
         arrays = dict(self.named_state())
+        if strict and is_dict(state) and not state.keys() <= arrays.keys() and state.keys() <= torch_state(self).keys():
+            remedy = "these are torch's names: write model.load_torch_state_dict(state)"
+            refuse_names("load_state_dict", Unmatched.of(arrays, state), arrays, "the model", remedy)
         loaded, unmatched = fitting_state(arrays, state, "the model", strict)
         with no_grad():
             for name, value in loaded.items():

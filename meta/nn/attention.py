@@ -79,6 +79,9 @@ class MultiHeadAttention(Model):
         is_causal: whether query i attends only to keys 0 to i.
         need_weights: return a pair with the attention weights, (batch, length, keys), or by heads without
             average_attn_weights. Raises ArgumentError for a key without a value and for two masks."""
+        if query.ndim != 3:
+            problem = f"query has shape {tuple(query.shape)}"
+            raise ArgumentError("MultiHeadAttention", problem, "(batch, length, embed_dim)", "add a batch: query[None]")
         mask = only_mask("MultiHeadAttention", mask=mask, attn_mask=attn_mask)
         if (key is None) != (value is None):
             remedy = "a mask is passed as mask=" if value is None else ""

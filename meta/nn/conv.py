@@ -84,7 +84,9 @@ class _Conv(_Convolution):
             return (0,) * (2 * self.rank)
         if padding == "same":
             if any(step != 1 for step in self.stride):
-                raise ArgumentError(name, f'padding is "same", stride is {self.stride}', "stride 1", "use numbers")
+                numbers = tuple(d * (k - 1) // 2 for d, k in zip(self.dilation, kernel, strict=True))
+                problem, remedy = f'padding is "same", stride is {self.stride}', f"write padding={numbers}"
+                raise ArgumentError(name, problem, "stride 1, or numbers", remedy)
             total = [d * (k - 1) for d, k in zip(self.dilation, kernel, strict=True)]
             return (*(n // 2 for n in total), *(n - n // 2 for n in total))
         if isinstance(padding, str):

@@ -17,6 +17,7 @@ import meta
 from meta import random
 from meta.eager.ndarray import NDArray, array
 from meta.errors import ArgumentError, did_you_mean
+from meta.lazy import missing
 
 if TYPE_CHECKING:
     from meta.random.generator import Generator
@@ -184,6 +185,10 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
             "calculate_gain", f"nonlinearity is {nonlinearity!r}", ", ".join(names), did_you_mean(name, names)
         )
     return _GAINS[name]
+
+
+def __getattr__(name: str) -> Any:
+    return missing(__name__, name)
 
 
 def __dir__() -> list[str]:

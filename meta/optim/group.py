@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from types import MethodType
 from typing import Any, Final, TypeAlias, cast
 
 from meta import tracing
@@ -149,7 +150,9 @@ def listed_groups(parameters: object) -> list[Mapping[str, Any]]:
 def _listed(parameters: object) -> list[Any]:
     if not isinstance(parameters, Iterable) or isinstance(parameters, (NDArray, Mapping)):
         problem = f"the parameters are {type(parameters).__name__}"  # pyright: ignore[reportUnknownArgumentType]
-        raise ArgumentError("optimizer", problem, "a Model, arrays, (name, array) pairs, or a list of groups")
+        remedy = "pass a list: [x]" if isinstance(parameters, NDArray) else ""
+        remedy = "call it: model.parameters()" if isinstance(parameters, MethodType) else remedy
+        raise ArgumentError("optimizer", problem, "a Model, arrays, (name, array) pairs, or a list of groups", remedy)
     return list(cast("Iterable[Any]", parameters))
 
 

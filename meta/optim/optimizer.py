@@ -132,6 +132,8 @@ class Optimizer(TorchNames):
     def learning_rate(self, value: float) -> None:
         self.assign("learning_rate", value)
 
+    lr = learning_rate  # torch's name
+
     def common(self, name: str) -> float:
         """The value that a hyperparameter has in all groups. Raises ArgumentError if the groups have several."""
         values = [group[name] for group in self.param_groups]

@@ -12,6 +12,7 @@ from meta.device import CPU
 from meta.errors import user_location
 from meta.files.atomic import replacing
 from meta.modes import modes, scoped
+from meta.pictures import Picture
 from meta.profiler import memory, summary
 from meta.profiler.events import Event, chrome_trace
 from meta.profiler.nvtx import ranges
@@ -35,6 +36,10 @@ class Profile:
         """The rows as text, `limit` of them (None: all)."""
         return summary.text(self.rows(), limit)
 
+    def draw(self, limit: int = 30) -> Picture:
+        """The rows as a bar chart of their own time, in SVG; the result is a str with a method `save(path)`."""
+        return summary.chart(self.rows(), limit)
+
     def trace(self) -> dict[str, Any]:
         """The events as a Chrome trace: an object to be written as JSON."""
         return chrome_trace(self.events)
@@ -51,7 +56,7 @@ class Profile:
         return max((e.living for e in self.events if e.living is not None), default=0)
 
     def save_memory(self, path: str | os.PathLike[str]) -> None:
-        """Write a PNG of the bytes of living arrays over time.
+        """Write a PNG of the bytes of living arrays over time, without the time of compilations.
 
         Of eager code these are the results computed inside of the block, of programs the planned tensors, parameters,
         state and constants. Raises MetaError without matplotlib (the extra `demo`) or without any such event, and

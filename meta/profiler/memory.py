@@ -49,8 +49,17 @@ class LivingArrays:
 
 
 def plot(events: Sequence[Event]) -> bytes:
-    """A PNG of the bytes that live over time. Raises MetaError without events of known bytes, or matplotlib."""
-    points = sorted((e.start + e.duration, e.living) for e in events if e.living is not None)
+    """A PNG of the bytes that live over time, from which compilations are cut out. Raises MetaError without events of
+    known bytes, or matplotlib."""
+    compiled = [(e.start, e.duration) for e in events if e.kind == "compile"]
+    ends = sorted((e.start + e.duration, e.living, e.kind) for e in events if e.living is not None)
+    first = min((e.start for e in events if e.kind != "compile"), default=0)
+
+    def elapsed(time: int) -> int:
+        """Nanoseconds from the first event to `time`, without compilations in between."""
+        return time - first - sum(duration for start, duration in compiled if first <= start < time)
+
+    points = [(elapsed(end), living, kind) for end, living, kind in ends]
     if not points:
         raise MetaError(
             "profiler",
@@ -68,14 +77,17 @@ def plot(events: Sequence[Event]) -> bytes:
     figure: Any = Figure(figsize=(9, 4), layout="constrained")
     FigureCanvasAgg(figure)
     axes: Any = figure.subplots()
-    times = [time / 1e6 for time, _ in points]
-    sizes = [size / 2**20 for _, size in points]
-    axes.step(times, sizes, where="post", linewidth=1.0)
-    axes.fill_between(times, sizes, step="post", alpha=0.25)
+    times = [time / 1e6 for time, _, _ in points]
+    sizes = [size / 2**20 for _, size, _ in points]
+    axes.step(times, sizes, where="post", linewidth=1.0, color="tab:gray")
+    for kind, label in (("operator", "results of eager operators"), ("kernel", "programs: parameters, state, tensors")):
+        inside = [each == kind for _, _, each in points]
+        if any(inside):
+            axes.fill_between(times, sizes, where=inside, step="post", alpha=0.4, label=label)
     peak = max(range(len(sizes)), key=sizes.__getitem__)
     axes.plot(times[peak], sizes[peak], "o", color="tab:red", label=f"peak {sizes[peak]:.2f} MiB")
     axes.set(xlabel="time in ms", ylabel="living arrays in MiB", ylim=(0, None))
-    axes.legend(loc="lower right")
+    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.12), ncols=3)
     image = BytesIO()
     figure.savefig(image, format="png", dpi=120)
     return image.getvalue()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from meta.pictures import Picture, bars
 from meta.profiler.events import Event
 
 HEADINGS = ("kind", "name", "calls", "total us", "own us", "own %", "line")
@@ -57,6 +58,16 @@ def cells(listed: Sequence[Row], limit: int | None) -> list[tuple[str, ...]]:
 def _share(listed: Sequence[Row], whole: float) -> str:
     own = sum(row.own for row in listed if row.kind != "compile")
     return f"{100 * own / whole:.1f}" if whole and own else ""
+
+
+def chart(listed: Sequence[Row], limit: int) -> Picture:
+    """The rows as bars of their own time, without compilations."""
+    shown = [row for row in listed if row.kind != "compile"]
+    whole = sum(row.own for row in shown) or 1.0
+    labels = [" ".join(filter(None, (row.kind, _name(row), _lines(row.lines)))) for row in shown[:limit]]
+    notes = [f"{row.own:.1f} us, {row.own / whole:.0%}" for row in shown[:limit]]
+    values = [(label, row.own, note) for label, row, note in zip(labels, shown, notes, strict=False)]
+    return bars(f"own time of {whole:.1f} us", values, ["\n".join([f"{r.calls} calls", *r.lines]) for r in shown])
 
 
 def text(listed: Sequence[Row], limit: int | None) -> str:

@@ -66,6 +66,7 @@ def bernoulli(
 ) -> NDArray:
     """One with probability p, zero otherwise. p: a number, or a floating tensor that broadcasts to the shape, whose
     device is used. Raises TypeInferenceError for a p outside [0, 1] or of another shape."""
+    _check_order("bernoulli", shape, p)
     if not is_tensor(p):
         return meta.bernoulli(next_key(device, generator), shape, p, dtype)
     chances = meta.broadcast_to(p, shape)

@@ -359,7 +359,12 @@ class Schema:
         if value is not REQUIRED:
             return arg.normalize(op, value)
         if arg.required:
-            raise ArgumentError(op, f"argument '{arg.name}' is missing", self.signature(op), arg.type.remedy(REQUIRED))
+            raise ArgumentError(
+                op,
+                f"argument '{arg.name}' is missing",
+                self.signature(op),
+                arg.type.remedy(REQUIRED) or f"add {arg.name}=...",
+            )
         return arg.normalize(op, arg.default)
 
 

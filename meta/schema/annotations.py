@@ -168,7 +168,7 @@ class _Parameters:
         """Raise ArgumentError for missing arguments."""
         for name in self.required:
             if name not in kwargs and name not in self.positional[: len(values)]:
-                raise ArgumentError(subject, f"argument '{name}' is missing", ", ".join(self.names))
+                raise ArgumentError(subject, f"argument '{name}' is missing", ", ".join(self.names), f"add {name}=...")
 
     def _accepted(self, subject: str, name: str, value: Any) -> Any:
         expected = self.expected.get(name)

@@ -43,6 +43,8 @@ ARGUMENTS: Final[Mapping[str, Sequence[str]]] = {
     "pad": ("pad_width",), "pads": ("padding",), "pool_size": ("kernel_size", "kernel"), "rate": ("p",),
     "strides": ("stride",), "units": ("out_features",), "upscale_factor": ("factor",), "use_bias": ("bias",),
     # files and programs
+    "clip_grad_norm": ("clip_norm",), "grad_clip": ("clip_norm",), "max_grad_norm": ("clip_norm",),
+    "max_norm": ("clip_norm",),
     "backoff_factor": ("backoff",), "growth_factor": ("growth",), "growth_interval": ("interval",),
     "init_scale": ("scale",),
     "f": ("path",), "file": ("path",), "filename": ("path",), "map_location": ("device",), "obj": ("value",),

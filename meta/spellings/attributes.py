@@ -48,6 +48,9 @@ NAMES: Final[Mapping[str, str]] = {
         meta.e                                  =>  np.e
         meta.inf                                =>  float("inf")
         meta.nan                                =>  float("nan")
+        meta.version                            =>  meta.__version__
+        meta.set_printoptions(precision=2)      =>  np.set_printoptions(precision=2)
+        meta.set_default_dtype("float64")       =>  meta.array([1.0], dtype="float64")
         """,
     "Random numbers": """
         meta.randn(3, 3)                        =>  meta.random.normal((3, 3))
@@ -74,6 +77,7 @@ NAMES: Final[Mapping[str, str]] = {
     "Functions": """
         meta.inverse(x[:, :4])                  =>  meta.linalg.inv(x[:, :4])
         meta.pinverse(x)                        =>  meta.linalg.pinv(x)
+        meta.bce_loss(x * x, x * x)             =>  meta.binary_cross_entropy(x * x, x * x)
         meta.linear(x, model.w, model.b)        =>  meta.dense(x, model.w, model.b)
         meta.batch_norm(image)                  =>  nn.BatchNorm2d(3)(image)
         meta.conv_transpose2d(image, kernel)    =>  meta.conv2d_transpose(image, kernel)
@@ -103,6 +107,9 @@ NAMES: Final[Mapping[str, str]] = {
         x.contiguous()                          =>  x
         x.is_cuda                               =>  x.device.kind == "cuda"
         x.is_floating_point()                   =>  x.dtype.startswith("float")
+        x.device.type                           =>  x.device.kind
+        x.retain_grad()                         =>  meta.autograd.grad(f(w).sum(), w)
+        x.grad_fn                               =>  x.requires_grad
         x.requires_grad_()                      =>  x.requires_grad = True
         x.detach_()                             =>  x.detach()
         x.zero_()                               =>  x[...] = 0.0
@@ -155,6 +162,7 @@ NAMES: Final[Mapping[str, str]] = {
         model.bfloat16()                        =>  model.to(dtype="bfloat16")
         model.float()                           =>  model.to(dtype="float32")
         model.double()                          =>  model.to(dtype="float64")
+        model.device                            =>  model.parameters()[0].device
         model.modules()                         =>  model.models()
         model.buffers()                         =>  model.named_buffers()
         model.register_buffer("n", x)           =>  model.buffer("n", x)
@@ -166,6 +174,8 @@ NAMES: Final[Mapping[str, str]] = {
         model.fit(x, labels)                    =>  meta.optim.with_optimizer(meta.optim.SGD, learning_rate=0.1)(model)
         model.summary()                         =>  print(model)
         model.save("m.safetensors")             =>  meta.save("m.safetensors", model)
+        model.load("m.safetensors")             =>  meta.load("m.safetensors", into=model)
+        model.freeze()                          =>  for p in model.parameters(): p.requires_grad = False
         model.load_weights("m.safetensors")     =>  meta.load("m.safetensors", into=model)
         """,
     "Training": """
@@ -174,7 +184,8 @@ NAMES: Final[Mapping[str, str]] = {
         meta.inference_mode()                   =>  meta.no_grad()
         meta.set_grad_enabled(False)            =>  meta.no_grad()
         meta.stop_grad(x)                       =>  meta.stop_gradient(x)
-        meta.utils.data                         =>  (x[i : i + 2] for i in range(0, x.shape[0], 2))
+        meta.utils.data.DataLoader(x, 2)        =>  meta.data.batches(x, 2)
+        meta.data.DataLoader(x, 2)              =>  meta.data.batches(x, 2)
         meta.optim.AdamOptimizer(model)         =>  meta.optim.Adam(model)
         optimizer.minimize(w)                   =>  optimizer.step()
         optimizer.apply_gradients(w)            =>  optimizer.step()

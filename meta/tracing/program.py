@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from operator import is_
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar, overload
 
 from meta.device import Device
 from meta.dim import SymDim
@@ -128,8 +128,12 @@ class _BoundTraced(Traced[..., Any]):
 
 
 @explained
-def trace(function: Callable[P, R]) -> Traced[P, R]:
-    """Make a function (or a Model's method) recordable; calling it still runs eagerly."""
+def trace(function: Callable[P, R], *inputs: NoReturn) -> Traced[P, R]:
+    """Make a function (or a Model's method) recordable; calling it still runs eagerly. Raises ArgumentError for inputs,
+    which the call of the result takes."""
+    if inputs:
+        problem, remedy = f"{1 + len(inputs)} positional arguments", "pass inputs to the call: meta.trace(f)(x)"
+        raise ArgumentError("trace", problem, "at most 1: function", remedy)
     return Traced(function)
 
 

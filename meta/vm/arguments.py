@@ -49,6 +49,8 @@ def recorder_of(what: Recordable | Callable[..., Any]) -> Callable[..., tracing.
     is_class = isinstance(what, type)
     problem = f"the class {what.__name__}" if is_class else type(what).__name__
     hint = "compile an instance of it" if is_class else ""
+    if not is_class and hasattr(what, "named_parameters"):
+        hint = 'write torch.compile(module, backend="meta")'  # a module of torch
     allowed = "a Model, a function, a training step or an IR Module"
     raise ArgumentError("vm", f"{problem} cannot be compiled", allowed, hint)
 

@@ -15,6 +15,7 @@ from meta.device import device as parse_device
 from meta.eager.move import with_arrays
 from meta.eager.ndarray import NDArray, asarray
 from meta.eager.seeds import zeros_of
+from meta.errors import ArgumentError
 from meta.ir.analysis import contents
 from meta.ir.module import Module
 from meta.ir.type import TensorType
@@ -51,6 +52,7 @@ from meta.vm.runner import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from meta.pictures import Picture
     from meta.vm.cuda_graph import GraphCall
 
 Transform = Callable[[Module], Module]
@@ -145,9 +147,16 @@ class Executor(Generic[P, R]):
         return self._rewritten(with_left_gradients(record)[0] if record.left else record)
 
     def memory(self, *args: P.args, **kwargs: P.kwargs) -> report.MemoryReport:
-        """Bytes that a call with these arguments needs; nothing is run."""
+        """Bytes that a call with these arguments needs; nothing is run. `.draw()` shows them step by step."""
         program, inputs = self._specialised(args, kwargs)
-        return report.memory(program, inputs)
+        return report.memory(program, inputs, fuse=self.fuse, name=self._name)
+
+    def draw(self, *args: Any, repeat: int = 3, **kwargs: Any) -> Picture:
+        """An SVG of the kernels as boxes: the operators in each, the lines that they are from, the bytes that it reads
+        and writes, and its time over `repeat` calls (0: nothing is run). State that the program writes does not
+        change. The result is a str; `.save(path)` writes it, and notebooks show it."""
+        program, inputs = self._specialised(args, kwargs)
+        return report.draw(program, inputs, fuse=self.fuse, repeat=repeat, name=self._name)
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """A table of operators and types: the dialect that runs each, the number of calls, and the reason; then where
@@ -389,5 +398,8 @@ def compile(
     A `with_dialect` around this call holds for the program."""
     if unknown:
         spellings.refuse_unknown("compile", unknown, ("what", "device", *CompileOptions.__annotations__))
+    if hasattr(device, "shape"):
+        problem, remedy = "the device is an array", "pass inputs to the call: meta.vm.compile(model)(x)"
+        raise ArgumentError("compile", problem, 'a name such as "cpu"', remedy)
     given = [passes] if callable(passes) else list(passes or ())
     return Executor(what, parse_device(device), fuse, given, graphs, dynamic, memory_budget)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any
 
 from meta.backend.cuda import streams
 from meta.eager.ndarray import NDArray, copy_of
 from meta.eager.seeds import zeros_of
-from meta.errors import ArgumentError, did_you_mean
+from meta.errors import ArgumentError, NotSupportedError, did_you_mean
 from meta.ir.type import TensorType
 from meta.records import record
 from meta.vm.lower.choose import Choice
@@ -22,6 +22,8 @@ from meta.vm.program import Program
 from meta.vm.runner import Machine
 
 if TYPE_CHECKING:
+    from meta.pictures import Picture
+    from meta.vm.located import LocatedPlan
     from meta.vm.plan.budget import MemoryTrade
 
 RELAX_STAGES = ("relax", "planned")
@@ -73,7 +75,7 @@ class MemoryReport:
     """Bytes of one call. state: parameters, buffers and optimizer state that the program reads or writes.
     inputs, constants: the call's inputs and constants.  outputs, intermediates, workspace, dynamic: see PlannedBytes.
     trade: what a budget of memory costs, None without one.
-    `total` is everything that lives during the call."""
+    `total` is everything that lives during the call; `draw` shows it step by step."""
 
     state: int
     inputs: int
@@ -83,6 +85,17 @@ class MemoryReport:
     workspace: int
     dynamic: int
     trade: MemoryTrade | None = None
+    drawing: Callable[[], Picture] | None = field(default=None, repr=False, compare=False)
+
+    def draw(self) -> Picture:
+        """An SVG of parameters, state, activations and gradients over the steps of the program, with the ten largest
+        tensors at the peak and the lines that they are from. Plans the program again, without running it.
+
+        Raises NotSupportedError for a program from a file, which has no plan."""
+        if self.drawing is None:
+            problem = "a program that was loaded from a file has no plan"
+            raise NotSupportedError("vm", problem, "a compiled program", "compile the model: meta.vm.compile(model)")
+        return self.drawing()
 
     @property
     def total(self) -> int:
@@ -96,15 +109,40 @@ class MemoryReport:
         return text if self.trade is None else f"{text}\n{self.trade}"
 
 
-def memory(program: Program, inputs: Sequence[NDArray]) -> MemoryReport:
-    """The memory of a call, from the plan and the arguments."""
-    return MemoryReport(
+def memory(program: Program, inputs: Sequence[NDArray], *, fuse: bool | None = None, name: str = "") -> MemoryReport:
+    """The memory of a call, from the plan and the arguments. fuse: None for a program that cannot be planned again."""
+
+    def drawing() -> Picture:
+        from meta.vm import drawings
+
+        located = _located(program, fuse=bool(fuse))
+        return drawings.timeline(program, located, inputs).draw(f"memory of {name}", report.total)
+
+    report = MemoryReport(
         state=sum(x.nbytes for _, x in program.record.state),
         inputs=sum(x.nbytes for x in inputs),
         constants=sum(x.nbytes for x in program.constants),
         **asdict(program.loaded.memory),
         trade=program.loaded.trade,
+        drawing=None if fuse is None else drawing,
     )
+    return report
+
+
+def draw(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: int, name: str) -> Picture:
+    """A drawing of the kernels, with their times if `repeat` is positive."""
+    from meta.vm import drawings
+
+    times = profile(program, inputs, fuse=fuse, repeat=repeat).kernels if repeat else ()
+    title = f"{name}: kernels and the operators in them"
+    per_call = {k.name: k.microseconds / max(k.calls, 1) for k in times}
+    return drawings.draw_kernels(title, _located(program, fuse=fuse), per_call)
+
+
+def _located(program: Program, *, fuse: bool) -> LocatedPlan:
+    from meta.vm.located import locate
+
+    return locate(program.source, fuse=fuse, arena=program.loaded.destinations is not None)
 
 
 def ir(program: Program, stage: str, *, fuse: bool) -> str:
@@ -134,12 +172,14 @@ def _check_stage(name: str, stage: str, stages: Sequence[str]) -> None:
 
 @record
 class KernelTime:
-    """Time of one kernel: its name, the operators in it, calls per run, microseconds of all of them per run."""
+    """Time of one kernel: its name, the operators in it, calls per run, microseconds of all of them per run.
+    lines: `file:line` of the calls that it may run for."""
 
     name: str
     ops: tuple[str, ...]
     calls: int
     microseconds: float
+    lines: tuple[str, ...] = ()
 
 
 @record
@@ -155,13 +195,20 @@ class Profile:
         busy = sum(k.microseconds for k in self.kernels)
         return f"{_table(rows)}\nall kernels {busy:.1f} us; a run {self.total:.1f} us"
 
+    def draw(self) -> Picture:
+        """A bar chart of the slowest kernels, as SVG."""
+        from meta.vm.drawings import times_chart
+
+        return times_chart(f"kernels by time; a run takes {self.total:.1f} us", self.kernels)
+
 
 def profile(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: int) -> Profile:
     """Time every kernel call of `repeat` runs in an instrumented machine, on copies of what the program overwrites."""
-    from meta.vm.build.generate import build_module, plan_source
+    from meta.vm.build.generate import build_module
+    from meta.vm.located import locate
 
-    planned = plan_source(program.source, fuse=fuse)
-    source, device = program.source, program.source.device
+    located = locate(program.source, fuse=fuse)
+    planned, source, device = located.planned, program.source, program.source.device
     machine = Machine(build_module(source, planned, mode="bytecode"), source)
     arrays = [*inputs, *(x for _, x in program.record.state)]
     arrays += [zeros_of(p.type) for p in program.record.main.params[len(arrays) :] if isinstance(p.type, TensorType)]
@@ -178,7 +225,7 @@ def profile(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: 
 
     def measure(_: object, name: str, before: bool, *__: object) -> int:
         """The machine calls it before and after each of its calls."""
-        if name in planned.kernels:
+        if name in located.kernels:
             streams.synchronize(device)
             seconds[name] += -time.perf_counter() if before else time.perf_counter()
             calls[name] += before
@@ -187,5 +234,9 @@ def profile(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: 
     machine.module["set_instrument"](measure)
     for _ in range(runs):
         machine.main(*data)
-    rows = [KernelTime(n, planned.kernels[n], count // runs, seconds[n] * 1e6 / runs) for n, count in calls.items()]
+    rows = [
+        KernelTime(n, info.operators, count // runs, seconds[n] * 1e6 / runs, info.lines)
+        for n, count in calls.items()
+        for info in (located.kernels[n],)
+    ]
     return Profile(tuple(sorted(rows, key=lambda k: -k.microseconds)), sorted(totals)[len(totals) // 2])

@@ -18,8 +18,9 @@ from meta import nn
 from meta.errors import MetaError
 
 SETUP = """
-import numpy as np, meta
+import numpy as np, torch, meta
 from meta import nn
+from meta.schema import Arg, Schema, Tensor
 
 x = meta.array(np.linspace(-1.0, 1.0, 32).reshape(4, 8), dtype="float32")
 w = meta.array(np.linspace(0.0, 1.0, 24).reshape(8, 3), dtype="float32")
@@ -77,6 +78,35 @@ ROWS = [
     ("meta.exp(x, out=x)", "leave out out=", "meta.exp(x)"),
     ("meta.where(x > 0.0, input=x, other=x)", "write x=..., write y=...", "meta.where(x > 0.0, x=x, y=x)"),
     ("meta.dense(x, weight=w.T)", "write w=", "meta.dense(x, w=w.T)"),
+    # what a newcomer passes to the wrong place, or in another order
+    ("meta.embedding(meta.array([0]), w)", "meta.embedding(weight, indices)", "meta.embedding(w, meta.array([0]))"),
+    ("meta.random.bernoulli(0.5, (3,))", "meta.random.bernoulli((3,), 0.5)", "meta.random.bernoulli((3,), 0.5)"),
+    ("meta.pad(x, (1, 2))", "pad_width=((0, 0), (1, 2))", "meta.pad(x, pad_width=((0, 0), (1, 2)))"),
+    ("meta.trace(flat, image)", "(x)", "meta.trace(flat)(image[None].flatten(1))"),
+    ("meta.vm.compile(flat, image)", "meta.vm.compile(model)(x)", "meta.vm.compile(flat)(image[None].flatten(1))"),
+    ("meta.vm.compile(torch.nn.Linear(8, 3))", 'torch.compile(module, backend="meta")',
+     "torch.compile(torch.nn.Linear(8, 3), backend='meta')"),
+    ("meta.define('mine', lambda x: x)", 'Schema("mine", Arg("x", Tensor)', "Schema('mine', Arg('x', Tensor))"),
+    ("nn.Conv2d(3, 4, 3, stride=2, padding='same')", "padding=(1, 1)", "nn.Conv2d(3, 4, 3, stride=2, padding=(1, 1))"),
+    ("flat.load_state_dict(torch.nn.Sequential(torch.nn.Linear(192, 5)).state_dict())", "load_torch_state_dict(state)",
+     "flat.load_torch_state_dict(torch.nn.Sequential(torch.nn.Linear(192, 5)).state_dict())"),
+    ("layer = nn.Linear(8, 3); layer.w = np.ones((3, 8))", "model.w = meta.array(value, requires_grad=True)",
+     "layer = nn.Linear(8, 3); layer.w = meta.array(np.ones((3, 8)), requires_grad=True)"),
+    ("layer = nn.Linear(8, 3); layer.w = torch.ones(3, 8)", "meta.array(value, requires_grad=True)",
+     "layer = nn.Linear(8, 3); layer.w = meta.array(torch.ones(3, 8), requires_grad=True)"),
+    ("meta.optim.SGD(flat.parameters, lr=0.1)", "model.parameters()", "meta.optim.SGD(flat.parameters(), lr=0.1)"),
+    ("meta.optim.SGD(flat[0].w, lr=0.1)", "[x]", "meta.optim.SGD([flat[0].w], lr=0.1)"),
+    ("meta.optim.StepLR(meta.optim.SGD(flat, lr=0.1))", "step_size=",
+     "meta.optim.StepLR(meta.optim.SGD(flat, lr=0.1), step_size=2)"),
+    ("meta.optim.TrainStep(flat, meta.optim.SGD(flat, lr=0.1), meta.mse_loss, max_norm=1.0)", "clip_norm=1.0",
+     "meta.optim.TrainStep(flat, meta.optim.SGD(flat, lr=0.1), meta.mse_loss, clip_norm=1.0)"),
+    ("meta.cross_entropy(x, meta.ones((4, 8)))", "target.argmax(1)",
+     "meta.cross_entropy(x, meta.ones((4, 8)).argmax(1))"),
+    ("meta.cross_entropy(x, meta.zeros((4, 1), 'int64'))", "target.squeeze(1)",
+     "meta.cross_entropy(x, meta.zeros((4, 1), 'int64').squeeze(1))"),
+    ("meta.one_hot(meta.array([0]))", "depth=", "meta.one_hot(meta.array([0]), depth=3)"),
+    ("x.cumsum()", "axis=", "x.cumsum(axis=1)"),
+    ("nn.MultiHeadAttention(8, 2)(x)", "query[None]", "nn.MultiHeadAttention(8, 2)(x[None])"),
     # shapes and axes
     ("x + meta.ones((4,))", "[:, None]", "x + meta.ones((4,))[:, None]"),
     ("meta.zeros(2, 3)", "shape=(2, 3)", "meta.zeros(shape=(2, 3))"),
@@ -125,6 +155,19 @@ def test_the_message_holds_code_that_runs(wrong: str, piece: str, right: str) ->
     assert piece in str(caught.value)
     assert caught.value.location.startswith(__file__)
     run(right)
+
+
+def test_calls_of_other_libraries_that_work() -> None:
+    x, w = meta.ones((4, 8)), meta.ones((8, 3))
+    np.testing.assert_array_equal(meta.einsum("ij,jk->ik", [x, w]).numpy(), (x @ w).numpy())
+    assert x.device == "cpu"
+    assert x.device != "cuda:0"
+    assert x.device != "gpu"
+    optimizer = meta.optim.SGD(nn.Linear(2, 2), lr=0.1)
+    optimizer.lr = 0.5
+    assert optimizer.learning_rate == optimizer.param_groups[0]["lr"] == optimizer.lr == 0.5
+    with pytest.raises(AttributeError, match=r"module 'meta.functional' has no attribute 'relu'; write meta\.relu"):
+        meta.functional.relu(x)
 
 
 def test_a_remedy_ties_no_symbolic_sizes() -> None:

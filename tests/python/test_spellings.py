@@ -65,6 +65,8 @@ def test_modules_of_other_libraries(theirs: str, ours: str) -> None:
         ("x.norm()", "write meta.linalg.norm(x, ...) for x.norm(...)"),
         ("meta.amp.GradScalar()", "did you mean 'GradScaler'?"),
         ("meta.random.unifrom((2,))", "did you mean 'uniform'"),
+        ("nn.init.kaiming_normal(model.w)", "did you mean 'kaiming_normal_'"),
+        ("meta.functional.relu(x)", "write meta.relu"),
         ("meta.linalg.slove(x, x)", "did you mean 'solve'"),
         ("x.reshpe(4)", "did you mean 'reshape'"),
         ("meta.trace(lambda x: x.reshpe(4)).record(x)", "did you mean 'reshape'"),

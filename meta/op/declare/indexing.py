@@ -319,6 +319,12 @@ def scatter_nd(x: TensorType, indices: TensorType, src: TensorType, reduction: s
 )
 def embedding(weight: TensorType, indices: TensorType) -> TensorType:
     """The rows of a table at the given positions, of shape indices.shape + weight.shape[1:]."""
+    rules.require(
+        not dtypes.is_int(weight.dtype) or dtypes.is_int(indices.dtype),
+        f"'weight' is {weight.dtype}, 'indices' are {indices.dtype}",
+        "a table, then integer indices",
+        "swap them: meta.embedding(weight, indices)",
+    )
     return weight.with_shape(_taken_shape(weight, indices, 0))
 
 

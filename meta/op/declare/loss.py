@@ -145,14 +145,20 @@ def _classes(shape: Shape, dtype: str, target: TensorType, weight: TensorType | 
         'cast it: x.cast("float32")',
     )
     rules.require(len(shape) > 0, "'x' is 0-d", "an axis of classes")
-    rules.require_int("target", target)
     axis = class_axis(len(shape))
+    if not dtypes.is_int(target.dtype) and rules.same_shape(shape, target.shape):
+        problem = f"'target' is {target.dtype} of the shape of x, {rules.show(shape)}"
+        rules.require(False, problem, "classes, not their weights", f"write target.argmax({axis})")
+    rules.require_int("target", target)
     rules.require(shape[axis] != 0, f"'x' has shape {rules.show(shape)}", f"at least one class along axis {axis}")
     losses = (*shape[:axis], *shape[axis + 1 :])
     rules.require(
         rules.same_shape(losses, target.shape),
         f"'target' has shape {rules.show(target.shape)}",
         f"{rules.show(losses)}: the shape of x, {rules.show(shape)}, without axis {axis}",
+        f"write target.squeeze({axis})"
+        if rules.same_shape((*shape[:axis], 1, *shape[axis + 1 :]), target.shape)
+        else "",
     )
     rules.require(0.0 <= label_smoothing <= 1.0, f"label_smoothing is {label_smoothing}", "from 0 to 1")
     if weight is None:

@@ -51,11 +51,11 @@ def pad(x: TensorType, pad_width: tuple[int, ...], pad_value: float, mode: str) 
     """The tensor padded with one value or with copies of its elements, as numpy.pad does. For "reflect" widths are less
     than the size of the axis, for "symmetric" and "wrap" at most the size. Negative widths remove elements; "wrap"
     repeats what is left, the other modes may copy a removed element."""
-    rules.require(
-        len(pad_width) == 2 * x.ndim,
-        f"pad_width {pad_width} for rank {x.ndim}",
-        f"{x.ndim} pairs (before, after)",
-    )
+    if len(pad_width) != 2 * x.ndim:
+        pairs = tuple(zip(pad_width[::2], pad_width[1::2], strict=False))  # torch's begin with the last axis
+        spread = ((0, 0),) * (x.ndim - len(pairs)) + pairs[::-1]
+        remedy = f"write pad_width={spread}" if len(spread) == x.ndim else ""
+        rules.require(False, f"pad_width {pad_width} for rank {x.ndim}", f"{x.ndim} pairs (before, after)", remedy)
     rules.require_held(pad_value, x.dtype)
     spare = {"constant": None, "edge": None, "reflect": -1, "symmetric": 0, "wrap": 0}[mode]
     for size, before, after in zip(x.shape, pad_width[::2], pad_width[1::2], strict=True):
