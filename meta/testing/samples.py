@@ -134,7 +134,7 @@ class Sample:
     id: the sample's name in test ids, by default its arguments.
     """
 
-    __slots__ = ("args", "check", "dtypes", "grad", "id", "kwargs", "op", "reason", "ref", "tol")
+    __slots__ = ("_accepted", "args", "check", "dtypes", "grad", "id", "kwargs", "op", "reason", "ref", "tol")
 
     def __init__(
         self, op: str, *args: object, ref: Callable[..., Any] | None = None, check: Callable[..., None] | None = None,
@@ -150,6 +150,7 @@ class Sample:
         self.dtypes = None if dtypes is None else tuple(dtypes)
         self.tol, self.reason = dict(tol or {}), reason
         self.id = id or describe(args, kwargs)
+        self._accepted: dict[str, bool] = {}  # by dtype: every generic test asks for them
 
     def __repr__(self) -> str:
         return f"{self.op}-{self.id}"
@@ -177,7 +178,9 @@ class Sample:
 
     def accepts(self, dtype: str) -> bool:
         """Whether the type function accepts this call with floating tensors in `dtype`."""
-        return self.result_type(dtype) is not None
+        if dtype not in self._accepted:
+            self._accepted[dtype] = self.result_type(dtype) is not None
+        return self._accepted[dtype]
 
     def result_type(self, dtype: str) -> Type | None:
         """The type of the result with floating tensors in `dtype`; None if the type function refuses the call."""

@@ -141,8 +141,9 @@ def _bounded(x: Expr, limit: float | Number, is_beyond: Callable[[Expr, Expr], E
     bound = const(x, limit)
     if not isinstance(limit, Number):
         return bound if math.isnan(limit) else select(is_beyond(x, bound), bound, x)
-    beyond = is_beyond(x, bound)
-    return select(tirx.any(beyond, is_nan(bound)) if is_float(bound) else beyond, bound, x)
+    limited = select(is_beyond(x, bound), bound, x)
+    # Two selections: LLVM takes seconds to compile several conditions with `or` in one expression.
+    return select(is_nan(bound), bound, limited) if is_float(bound) else limited
 
 
 def clip_dx(x: Expr, dy: Expr, low: float | None, high: float | None) -> Expr:

@@ -75,7 +75,8 @@ def test_shared_rows_are_converters_of_relay():
 def test_rows_compute_what_tvm_does(computed):
     cases = [case for case, _ in computed]
     program = from_relax(module_of(cases))
-    results = meta.interpreter.run.run(program, *inputs_of(cases))
+    with meta.with_dialect(["torch", "reference", "tvm"]):  # converters are tested: most need no compiled kernel
+        results = meta.interpreter.run.run(program, *inputs_of(cases))
     for (case, expected), result in zip(computed, results, strict=True):
         arrays = [x.numpy() for x in leaves(result)]
         assert len(arrays) == len(expected), case.name
