@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from meta import tracing
 from meta.device import Device
+from meta.device import device as parse_device
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, DeviceError, IRError, NotSupportedError, value_text
 from meta.ir.expr import MUTATES
@@ -37,6 +38,14 @@ class RecordSource:
 
     def record(self, *_: Any, **__: Any) -> tracing.Record:
         return self.program
+
+
+def compiled_device(name: Device | str) -> Device:
+    """The device that a program is compiled for; raises ArgumentError for an array, which belongs into a call."""
+    if hasattr(name, "shape"):
+        problem, remedy = "the device is an array", "pass inputs to the call: meta.vm.compile(model)(x)"
+        raise ArgumentError("compile", problem, 'a name such as "cpu"', remedy)
+    return parse_device(name)
 
 
 def recorder_of(what: Recordable | Callable[..., Any]) -> Callable[..., tracing.Record]:

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypedDict, 
 from meta import progress, spellings, tracing
 from meta.collection import without_collection
 from meta.device import Device
-from meta.device import device as parse_device
 from meta.eager.move import with_arrays
 from meta.eager.ndarray import NDArray, asarray
 from meta.eager.seeds import zeros_of
-from meta.errors import ArgumentError
 from meta.ir.analysis import contents
 from meta.ir.module import Module
 from meta.ir.type import TensorType
@@ -28,6 +26,7 @@ from meta.vm.arguments import (
     check_call,
     check_devices,
     check_rewritten,
+    compiled_device,
     flatten_call,
     module_record,
     recorder_of,
@@ -77,7 +76,7 @@ class Executor(Generic[P, R]):
 
     def __init__(
         self, what: Module | Recordable | Callable[..., Any], device: Device, fuse: bool,
-        passes: Sequence[Transform] | None, graphs: bool = False, dynamic: Dynamic | None = None,
+        passes: Transform | Iterable[Transform] | None, graphs: bool = False, dynamic: Dynamic | None = None,
         memory_budget: int | str | None = None,
     ) -> None:  # fmt: skip
         self.device, self.fuse = device, fuse
@@ -92,7 +91,7 @@ class Executor(Generic[P, R]):
         self._placements: Callable[[], Sequence[tuple[str, ...]]] = getattr(what, "placements", tuple)
         self._record = module_record(what) if isinstance(what, Module) else recorder_of(what)
         self._whole = isinstance(what, Module)
-        self._passes = tuple(passes or ())
+        self._passes: tuple[Transform, ...] = (passes,) if callable(passes) else tuple(passes or ())
         self._open: OpenSizes | None = open_sizes(dynamic, self._whole) or getattr(what, "open_sizes", None)
         self._sizes = Specialisations(self._name)
         self._dialects = modes.dialects
@@ -398,8 +397,4 @@ def compile(
     A `with_dialect` around this call holds for the program."""
     if unknown:
         spellings.refuse_unknown("compile", unknown, ("what", "device", *CompileOptions.__annotations__))
-    if hasattr(device, "shape"):
-        problem, remedy = "the device is an array", "pass inputs to the call: meta.vm.compile(model)(x)"
-        raise ArgumentError("compile", problem, 'a name such as "cpu"', remedy)
-    given = [passes] if callable(passes) else list(passes or ())
-    return Executor(what, parse_device(device), fuse, given, graphs, dynamic, memory_budget)
+    return Executor(what, compiled_device(device), fuse, passes, graphs, dynamic, memory_budget)
