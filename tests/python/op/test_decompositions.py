@@ -59,7 +59,6 @@ def test_operators_have_the_family_of_the_module(family: str) -> None:
 PARTIAL = {
     "copysign", "signbit",  # NaN has a sign
     "trunc_divide",  # integers
-    "strided_set", "strided_slice_dx",  # steps
     "binary_search",  # rows that are not sorted
 }  # fmt: skip
 """Operators whose decomposition does not cover all that they compute: they alone have a NumPy function beside it."""
