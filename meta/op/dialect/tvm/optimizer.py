@@ -14,7 +14,7 @@ from meta.backend.tvm.intrinsic import Expr
 from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, element
 from meta.op.dialect.tvm import Registrar
-from meta.op.formulas import SOURCES, Node, computed, decomposition_of, operand, operands_first, recorded
+from meta.op.formulas import SOURCES, Term, computed, decomposition_of, operand, operands_first, recorded
 
 compute = Registrar(SOURCES).compute
 
@@ -32,20 +32,20 @@ def _register(name: str, *lift: str) -> None:
             for arg in args
             if hasattr(arg, "shape")
         }
-        nodes = iter(operands)
-        results = recorded(decomposition, *(next(nodes) if hasattr(arg, "shape") else arg for arg in args))
-        stages: dict[Node, Any] = {}
+        terms = iter(operands)
+        results = recorded(decomposition, *(next(terms) if hasattr(arg, "shape") else arg for arg in args))
+        stages: dict[Term, Any] = {}
 
-        def values(index: tuple[Any, ...]) -> Mapping[Node, Expr]:
-            return {node: element(x, index, node.dtype) for node, x in (operands | stages).items()}
+        def values(index: tuple[Any, ...]) -> Mapping[Term, Expr]:
+            return {term: element(x, index, term.dtype) for term, x in (operands | stages).items()}
 
-        def result(node: Node, stored: str) -> Any:
-            return te.compute(shape, lambda *i: cast(computed(node, values(i)), stored), name)
+        def result(term: Term, stored: str) -> Any:
+            return te.compute(shape, lambda *i: cast(computed(term, values(i)), stored), name)
 
         states = dict(zip(results[1:], out[1:], strict=True))
-        for node in sorted(states, key=lambda node: len(set(operands_first(node, {})))):  # those that others read first
-            stages[node] = result(node, states[node].dtype)
-        return result(results[0], out[0].dtype), *(stages[node] for node in states)
+        for term in sorted(states, key=lambda term: len(set(operands_first(term, {})))):  # those that others read first
+            stages[term] = result(term, states[term].dtype)
+        return result(results[0], out[0].dtype), *(stages[term] for term in states)
 
 
 _register("sgd", "momentum", "weight_decay")
