@@ -11,7 +11,7 @@ from meta.op.dispatch import BUILT_IN, Checker, Dialect, Implementation, dialect
 from meta.op.registry import Op
 
 _GENERIC = (str(PACKAGE / "backend"), str(PACKAGE / "op/dialect/tvm/__init__.py"),
-            str(PACKAGE / "op/dialect/reference/__init__.py"))  # fmt: skip
+            str(PACKAGE / "op/dialect/reference/__init__.py"), str(PACKAGE / "op/formulas.py"))  # fmt: skip
 """Files whose functions wrap computes."""
 
 

@@ -251,8 +251,9 @@ class Dialect:
 
     def complete(self, family: str) -> None:
         """Register the derived payloads of a family, whose module is imported."""
-        payloads: Mapping[str, Any] = self.derived(family) if self.derived else {}
-        for op, payload in payloads.items():
+        if self.derived is None or self.unavailable() is not None:
+            return
+        for op, payload in self.derived(family).items():
             if all(i.dialect is not self for i in implementations_of(op)):
                 _add(self, op, partial(Implementation, op, self, payload, ImplementationOptions()), False)
 

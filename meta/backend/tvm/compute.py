@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from functools import cache
+from os import pathsep
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ class TEImplementation:
         None if the compute needs every value.
     most_joined: tensors in the list that is the first argument, at most: longer lists are joined in several calls
         (`meta.op.joins`, and the pass `split_joins`). 0: any number.
-    source: the file of this package that registers the compute, whose contents the keys of its kernels hash. "" for
+    source: the files of this package that the compute is in, whose contents the keys of its kernels hash. "" for
         other computes, whose kernels are identified by their unscheduled functions.
     """
 
@@ -72,13 +73,13 @@ class RuntimeFunction:
 
 @cache
 def source_key(source: str) -> str:
-    """A hash of a file of computes, and of its package's `__init__.py`, which registers them; "" if the file does not
-    exist.
+    """A hash of files of computes, separated as in PATH, and of their packages' `__init__.py`, which register them; ""
+    if a file does not exist.
 
     It excludes the sources of lowering, which belong to the identity of the device kind (`target.identity`)."""
-    path = Path(source)
-    if not path.is_file():
+    paths = list(map(Path, source.split(pathsep)))
+    if not all(path.is_file() for path in paths):
         return ""
-    registrar = path.with_name("__init__.py")
-    sources = [p.read_bytes() for p in (registrar, path) if p.is_file()]
+    registrars = {path.with_name("__init__.py") for path in paths}
+    sources = [path.read_bytes() for path in (*sorted(registrars), *paths) if path.is_file()]
     return hashlib.sha256(b"\0".join(sources)).hexdigest()[:16]

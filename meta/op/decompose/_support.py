@@ -37,3 +37,9 @@ def _converted(dtype: str, operands: tuple[Any, ...]) -> list[Any]:
 def in_dtype(x: Any, *numbers: float) -> tuple[float, ...]:
     """Numbers as the dtype of x holds them: truncated for integers."""
     return numbers if is_inexact(x.dtype) else tuple(map(int, numbers))
+
+
+def clamped(x: Any, low: float | None, high: float | None) -> Any:
+    """min(max(x, low), high) for low <= high; NaN stays NaN."""
+    x = x if low is None else meta.where(x < low, low, x)
+    return x if high is None else meta.where(x > high, high, x)

@@ -62,33 +62,42 @@ def take_dx(dy: Any, indices: Any, shape: tuple[Any, ...], axis: int | None, mod
     return total if back == tuple(range(len(shape))) else meta.transpose(total, back)
 
 
-@decomposition("strided_slice_dx")
+@decomposition("strided_slice_dx", wide=False)
 def strided_slice_dx(dy: Any, shape: tuple[Any, ...], begin: Any, end: Any, strides: Any) -> Any:
-    """Zeros around a slice with steps of 1, of known sizes."""
-    if any(s != 1 for s in strides) or any(isinstance(d, SymDim) for d in shape):
-        return None
-    bounds = [_bounds(size, i, begin, end) for i, size in enumerate(shape)]
-    width = tuple(w for (first, last), size in zip(bounds, shape, strict=True) for w in (first, size - last))
-    return meta.pad(dy, width, 0.0)
+    return (
+        None if any(isinstance(d, SymDim) for d in shape) else _placed(dy, _slices(shape, begin, end, strides), shape)
+    )
 
 
-@decomposition("strided_set")
+@decomposition("strided_set", wide=False)
 def strided_set(x: Any, v: Any, begin: Any, end: Any, strides: Any) -> Any:
-    """The elements of a slice with steps of 1 from v with zeros around it, the others from x."""
-    if any(s != 1 for s in strides) or any(isinstance(d, SymDim) for d in (*x.shape, *v.shape)):
+    """The elements of a slice from v with zeros around it, the others from x."""
+    if any(isinstance(d, SymDim) for d in (*x.shape, *v.shape)):
         return None
-    bounds = [_bounds(size, i, begin, end) for i, size in enumerate(x.shape)]
-    width = tuple(w for (first, last), size in zip(bounds, x.shape, strict=True) for w in (first, size - last))
-    inner = tuple(last - first for first, last in bounds)
-    inside = meta.pad(meta.ones(inner, "float32"), width, 0.0)
-    return meta.where(meta.equal(inside, 1.0), meta.pad(meta.broadcast_to(v, inner), width, 0), x)
+    slices = _slices(x.shape, begin, end, strides)
+    inner = tuple(map(len, slices))
+    inside = _placed(meta.ones(inner, "float32", x.device), slices, x.shape)
+    return meta.where(meta.equal(inside, 1.0), _placed(meta.broadcast_to(v, inner), slices, x.shape), x)
 
 
-def _bounds(size: int, axis: int, begin: Any, end: Any) -> tuple[int, int]:
-    """The first element of a slice along an axis, and the one after the last."""
+def _slices(shape: tuple[int, ...], begin: Any, end: Any, strides: Any) -> list[range]:
+    """The positions of a slice along each axis."""
+    given = [slice(*bounds) for bounds in zip(begin, end, strides or (1,) * len(begin), strict=True)]
+    whole = [slice(None)] * (len(shape) - len(given))
+    return [range(size)[each] for size, each in zip(shape, [*given, *whole], strict=True)]
 
-    def within(position: int) -> int:
-        return min(max(position + size if position < 0 else position, 0), size)
 
-    first = within(begin[axis]) if axis < len(begin) else 0
-    return first, max(within(end[axis]) if axis < len(end) else size, first)
+def _placed(v: Any, slices: list[range], shape: tuple[int, ...]) -> Any:
+    """The elements of a slice in a tensor of zeros."""
+    for axis, (places, size) in enumerate(zip(slices, shape, strict=True)):
+        around = (*v.shape[:axis], size, *v.shape[axis + 1 :])
+        if places.step == 1:
+            before = [0] * (2 * axis)
+            v = meta.pad(
+                v, (*before, places.start, size - places.start - len(places), *[0] * (2 * (v.ndim - axis - 1))), 0
+            )
+        else:
+            index = meta.arange(places.start, places.stop, places.step, "int64", v.device)
+            index = meta.broadcast_to(meta.reshape(index, (-1, *(1,) * (v.ndim - axis - 1))), v.shape)
+            v = meta.scatter_elements(meta.zeros(around, v.dtype, v.device), axis, index, v, "update")
+    return v

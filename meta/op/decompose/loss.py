@@ -62,7 +62,8 @@ for _name, _loss, _slope in (
 
 @decomposition("binary_cross_entropy")
 def binary_cross_entropy(x: Tensor, target: Tensor, weight: Tensor | None, reduction: str) -> Any:
-    positive, negative = meta.maximum(meta.log(x), -100.0), meta.maximum(meta.log1p(-x), -100.0)
+    positive = meta.where(meta.logical_and(x >= 0, x < math.exp(-100)), -100.0, meta.log(x))
+    negative = meta.where(meta.equal(x, 1), -100.0, meta.log1p(-x))
     losses = (target - 1.0) * negative - target * positive
     return _reduced(losses if weight is None else losses * weight, reduction)
 
@@ -79,8 +80,11 @@ def binary_cross_entropy_with_logits(
 def binary_cross_entropy_with_logits_dx(
     x: Tensor, target: Tensor, dy: Tensor, weight: Tensor | None, pos_weight: Tensor | None, reduction: str
 ) -> Any:
+    """With the sigmoids of x and of -x neither tail is a difference."""
     positive = target if pos_weight is None else pos_weight * target
-    slope = (1.0 - target) * meta.sigmoid(x) - positive * meta.sigmoid(-x)
+    small, is_negative = meta.exp(-meta.abs(x)), x < 0
+    up, down = meta.where(is_negative, small, 1.0), meta.where(is_negative, 1.0, small)
+    slope = ((1.0 - target) * up - positive * down) / (small + 1.0)
     return (slope if weight is None else slope * weight) * _share(dy, x, reduction)
 
 

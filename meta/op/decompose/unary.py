@@ -8,7 +8,7 @@ from typing import Any
 
 import meta
 from meta import dtype as dtypes
-from meta.op.decompose._support import floating, in_dtype
+from meta.op.decompose._support import clamped, floating, in_dtype
 from meta.op.decomposition import decompose, decomposition
 
 _forward: Mapping[str, Callable[[Any, float], Any]] = {
@@ -89,7 +89,7 @@ def softplus(x: Any, beta: float, threshold: float | None) -> Any:
 @decomposition("logit")
 def logit(x: Any, eps: float | None) -> Any:
     (x,) = floating(x)  # 1 - eps rounds to float32
-    limited = x if eps is None else meta.clip(x, eps, 1 - eps)
+    limited = x if eps is None else clamped(x, eps, 1 - eps)
     return meta.log(limited / (1.0 - limited))
 
 
@@ -107,7 +107,7 @@ def nan_to_num(x: Any, nan: float, posinf: float | None, neginf: float | None) -
         return x
     limit = dtypes.largest(x.dtype)
     high, low = limit if posinf is None else posinf, -limit if neginf is None else neginf
-    y = meta.where(meta.not_equal(x, x), nan, x)
+    y = meta.where(meta.isnan(x), nan, x)
     return meta.where(meta.equal(y, math.inf), high, meta.where(meta.equal(y, -math.inf), low, y))
 
 
@@ -126,9 +126,9 @@ def threshold(x: Any, threshold: float, value: float) -> Any:
     return meta.where(x <= threshold, value, x)
 
 
-@decomposition("clip_dx")
+@decomposition("clip_dx", bounds=True)
 def clip_dx(x: Any, dy: Any, low: float | None, high: float | None) -> Any:
-    inside = meta.equal(x, x)
+    inside = meta.logical_not(meta.isnan(x))
     inside = inside if low is None else meta.logical_and(inside, x >= low)
     inside = inside if high is None else meta.logical_and(inside, x <= high)
     return meta.where(inside, dy, 0)

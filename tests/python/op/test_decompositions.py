@@ -64,8 +64,6 @@ def test_operators_have_the_family_of_the_module(family: str) -> None:
 PARTIAL = {
     "copysign", "signbit",  # NaN has a sign
     "trunc_divide",  # integers
-    "strided_set", "strided_slice_dx",  # steps
-    "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d_with_indices", "adaptive_max_pool3d_with_indices",  # sizes
     "binary_search",  # rows that are not sorted
 }  # fmt: skip
 """Operators whose decomposition does not cover all that they compute: they alone have a NumPy function beside it."""

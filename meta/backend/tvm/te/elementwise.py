@@ -1,11 +1,11 @@
 """Elementwise computes from functions of scalar expressions, and the building blocks of such functions.
 
-`per_element` broadcasts the operands, promotes them and Python numbers to one dtype, and computes halves in float32.
+`PerElement` broadcasts the operands, promotes them and Python numbers to one dtype, and computes halves in float32.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
@@ -13,9 +13,9 @@ from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.intrinsic import Expr, Tensor, bind, dtype_of
 from meta.backend.tvm.numbers import Number, number_in
 from meta.backend.tvm.spec import Outs
-from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.workarounds.exact import constant, opaque
 from meta.ir.type import operand_dtype, tensor_type
+from meta.records import record
 
 if TYPE_CHECKING:
     Operand = Tensor | Number | float
@@ -24,25 +24,31 @@ else:
 """An operand of elementwise arithmetic: a tensor, or a number, compiled in or taken at run time."""
 
 
-def per_element(
-    name: str, function: Callable[..., Expr], tensors: Sequence[bool], bounds: bool = False
-) -> Callable[..., Any]:
-    """The compute of an elementwise operator. tensors: for each argument, whether it is an operand; bounds: whether the
-    other ones are numbers that count as operands, rounded to their dtype."""
+@record
+class PerElement:
+    """The compute of an elementwise operator.
 
-    def run(*args: Any, out: Outs) -> Any:
-        operands = rounded_numbers([a for a, is_tensor in zip(args, tensors, strict=True) if is_tensor])
-        attributes = [a for a, is_tensor in zip(args, tensors, strict=True) if not is_tensor]
+    function: of expressions of one dtype, the operands, and of the attributes.
+    tensors: for each argument, whether it is an operand; bounds: whether the other ones are numbers that count as
+        operands, rounded to their dtype.
+    """
+
+    name: str
+    function: Callable[..., Expr]
+    tensors: tuple[bool, ...]
+    bounds: bool = False
+
+    def __call__(self, *args: Any, out: Outs) -> Any:
+        operands = rounded_numbers([a for a, is_tensor in zip(args, self.tensors, strict=True) if is_tensor])
+        attributes = [a for a, is_tensor in zip(args, self.tensors, strict=True) if not is_tensor]
         dtype = compute_dtype(operands, out[0].dtype)
-        if bounds:
+        if self.bounds:
             attributes = rounded_numbers([operands[0], *attributes])[1:]
         return te.compute(
             out[0].shape,
-            lambda *i: cast(function(*(element(x, i, dtype) for x in operands), *attributes), out[0].dtype),
-            name,
+            lambda *i: cast(self.function(*(element(x, i, dtype) for x in operands), *attributes), out[0].dtype),
+            self.name,
         )
-
-    return run
 
 
 def accumulation_dtype(dtype: Any) -> str:
@@ -75,7 +81,12 @@ def _common_dtype(operands: list[Any]) -> str:
 
 def compute_dtype(operands: list[Any], result: str) -> str:
     """The dtype in which a function of these operands is computed."""
-    dtype = accumulation_dtype(_common_dtype(operands))
+    return wide_dtype(_common_dtype(operands), result)
+
+
+def wide_dtype(operands: str, result: str) -> str:
+    """The dtype in which a function of operands of one dtype is computed."""
+    dtype = accumulation_dtype(operands)
     return accumulation_dtype(result) if dtypes.is_float(result) and not dtypes.is_float(dtype) else dtype
 
 
@@ -197,15 +208,3 @@ def libm(name: str) -> Callable[..., Expr]:
         return tirx.call_pure_extern(dtype, name + "f" if dtype == "float32" else name, *x)
 
     return call
-
-
-def softplus(x: Expr, beta: float | Number = 1.0) -> Expr:
-    """log(1 + e**z) / beta with z = beta x, as x + log(1 + e**-z) / beta where z is positive and log(1 + e**z) / beta
-    elsewhere: no cancellation, and no overflow, for x itself is not scaled."""
-    scale, zero = const(x, beta), const(x, 0)
-
-    def softplus_of(z: Expr) -> Expr:
-        tail = te_math.log1p(te_math.exp(-tirx.abs(z))) / scale
-        return select(z > zero, x + tail, tail)
-
-    return let(x * scale, softplus_of)

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from meta.dim import Dim, SymDim, maximum
 from meta.frontend.onnx.export_ops._table import OnnxSite, row, rows
-from meta.frontend.rows import Function
-from meta.ir.type import TensorType
 
 _END: Final = (1 << 63) - 1
 _BEGIN: Final = -(1 << 63) + 1
@@ -32,27 +30,6 @@ def transpose(call: OnnxSite, x: str, axes: tuple[int, ...] | None) -> str:
     return call.node("Transpose", x, perm=[a % ndim for a in axes] if axes else list(range(ndim))[::-1])
 
 
-@row("swap_axis")
-def swap_axis(call: OnnxSite, x: str, axis1: int, axis2: int) -> str:
-    axes = list(range(call.result.ndim))
-    axes[axis1], axes[axis2] = axes[axis2], axes[axis1]
-    return call.node("Transpose", x, perm=axes)
-
-
-@row("moveaxis")
-def moveaxis(call: OnnxSite, x: str, source: tuple[int, ...], destination: tuple[int, ...]) -> str:
-    ndim = call.result.ndim
-    moved = {d % ndim: s % ndim for s, d in zip(source, destination, strict=True)}
-    others = iter([a for a in range(ndim) if a not in moved.values()])
-    return call.node("Transpose", x, perm=[moved[i] if i in moved else next(others) for i in range(ndim)])
-
-
-@row("stack")
-def stack(call: OnnxSite, xs: Sequence[str], axis: int) -> str:
-    place = call.integers([axis])
-    return call.node("Concat", *(call.node("Unsqueeze", x, place) for x in _common(call, xs)), axis=axis)
-
-
 def _common(call: OnnxSite, xs: Sequence[str]) -> list[str]:
     return [call.cast(x, kind.dtype, call.dtype) for x, kind in zip(xs, call.types, strict=True)]
 
@@ -71,18 +48,6 @@ def tile(call: OnnxSite, x: str, reps: tuple[int, ...]) -> str:
     missing = ndim - call.types[0].ndim
     wide = call.node("Unsqueeze", x, call.integers(range(missing))) if missing else x
     return call.node("Tile", wide, call.integers((1,) * (ndim - len(reps)) + tuple(reps)))
-
-
-@row("repeat")
-def repeat(call: OnnxSite, x: str, repeats: int, axis: int | None) -> str | None:
-    if repeats == 0:
-        return None
-    kind = call.types[0]
-    shape: tuple[Dim, ...] = kind.shape if axis is not None else (kind.size,)
-    place = (axis % kind.ndim if axis is not None else 0) + 1
-    column = call.node("Reshape", x, call.integers((*shape[:place], 1, *shape[place:])), allowzero=1)
-    copies = call.node("Expand", column, call.integers((*shape[:place], repeats, *shape[place:])))
-    return call.node("Reshape", copies, call.integers(call.result.shape), allowzero=1)
 
 
 @row("flip")
@@ -180,24 +145,8 @@ def scatter_elements(call: OnnxSite, x: str, axis: int, indices: str, src: str, 
     return call.node("ScatterElements", x, positions, src, axis=axis, reduction=_REDUCTIONS[reduction])
 
 
-def _filled(value: float) -> Function:
-    def convert(call: OnnxSite, *_: Any) -> str:
-        return call.node("Expand", call.number(value), call.integers(call.result.shape))
-
-    return convert
-
-
-row("zeros", "zeros_like")(_filled(0))
-row("ones", "ones_like")(_filled(1))
-
-
 @row("full")
 def full(call: OnnxSite, shape: Any, value: Any, dtype: str, device: Any) -> str:
-    return call.node("Expand", call.number(value), call.integers(call.result.shape))
-
-
-@row("full_like")
-def full_like(call: OnnxSite, x: str, value: Any, dtype: Any) -> str:
     return call.node("Expand", call.number(value), call.integers(call.result.shape))
 
 
@@ -207,15 +156,6 @@ def arange(call: OnnxSite, start: Any, stop: Any, step: Any, *_: Any) -> str | N
     if not isinstance(step, int) or not all(isinstance(b, (int, SymDim)) for b in (first, last)):
         return None
     return call.cast(call.range(first, last, step), "int64", call.dtype)
-
-
-@row("one_hot")
-def one_hot(call: OnnxSite, indices: str, depth: Dim, dtype: str, axis: int) -> str:
-    place = axis % call.result.ndim
-    column = call.node("Unsqueeze", call.cast(indices, call.types[0].dtype, "int64"), call.integers([place]))
-    shape = [depth if i == place else 1 for i in range(call.result.ndim)]
-    classes = call.node("Reshape", call.range(0, depth), call.integers(shape), allowzero=1)
-    return call.cast(call.node("Equal", column, classes), "bool", dtype)
 
 
 @row("eye")
@@ -238,15 +178,3 @@ def linspace(call: OnnxSite, start: float, stop: float, num: Dim, *_: Any) -> st
     upper = call.node("Sub", last, call.node("Mul", call.node("Sub", intervals, i), step))
     is_lower = call.node("LessOrEqual", call.node("Mul", i, two), intervals)
     return call.cast(call.node("Where", is_lower, lower, upper), wide, call.dtype)
-
-
-@row("sum_to")
-def sum_to(call: OnnxSite, x: str, shape: tuple[Dim, ...]) -> str:
-    kind: TensorType = call.types[0]
-    missing = kind.ndim - len(shape)
-    own = kind.shape[missing:]
-    axes = [*range(missing), *(missing + i for i, (a, b) in enumerate(zip(own, shape, strict=True)) if a != b)]
-    if not axes:
-        return call.node("Identity", x)
-    total = call.node("ReduceSum", x, call.integers(axes), keepdims=1)
-    return call.node("Reshape", total, call.integers(shape), allowzero=1)

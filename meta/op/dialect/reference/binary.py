@@ -52,12 +52,6 @@ def _on_floats(function: Callable[[Array, Array], Array]) -> Callable[[Array, Ar
     return lambda a, b: function(floating(a), floating(b))
 
 
-def _atan2_dx(a: Array, b: Array, dy: Array) -> Array:
-    size = np.maximum(np.abs(a), np.abs(b))  # NaN if either is
-    u, v = a / size, b / size
-    return np.where((size == 0) | np.isinf(size), 0, dy * (v / (u * u + v * v)) / size)
-
-
 def _nextafter(x1: Any, x2: Any) -> Array:
     """numpy.nextafter in the common dtype, float32 for integers. For bfloat16 NumPy needs ml_dtypes."""
     common = common_dtype(x1, x2)
@@ -72,7 +66,6 @@ def where(condition: Array, x: Any, y: Any) -> Array:
 elementwise({
     "add": np.add,
     "atan2": lambda a, b: np.arctan2(floating(a), floating(b)),
-    "atan2_dx": _atan2_dx,
     "bitwise_and": np.bitwise_and,
     "bitwise_or": np.bitwise_or,
     "bitwise_xor": np.bitwise_xor,
@@ -84,7 +77,6 @@ elementwise({
     "greater": np.greater,
     "greater_equal": np.greater_equal,
     "hypot": lambda a, b: np.hypot(floating(a), floating(b)),
-    "hypot_dx": lambda a, b, y, dy: dy * np.where(np.isinf(a), np.sign(a), a / y),
     "lcm": np.lcm,
     "left_shift": _shift(np.left_shift, lambda a: np.zeros_like(a)),
     "less": np.less,

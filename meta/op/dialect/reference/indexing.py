@@ -14,25 +14,9 @@ from meta.op.dialect.reference import DIALECT
 _Ints = tuple[int, ...]
 
 
-def _slices(begin: _Ints, end: _Ints, strides: _Ints) -> tuple[slice, ...]:
-    """One slice per sliced axis."""
-    return tuple(slice(b, e, s) for b, e, s in zip(begin, end, strides or (1,) * len(begin), strict=True))
-
-
 def strided_slice(x: Any, begin: _Ints, end: _Ints, strides: _Ints) -> Any:
-    return x[_slices(begin, end, strides)]
-
-
-def strided_slice_dx(dy: Any, shape: _Ints, begin: _Ints, end: _Ints, strides: _Ints) -> Any:
-    out = np.zeros(shape, dy.dtype)
-    out[_slices(begin, end, strides)] = dy
-    return out
-
-
-def strided_set(x: Any, v: Any, begin: _Ints, end: _Ints, strides: _Ints) -> Any:
-    out = x.copy()
-    out[_slices(begin, end, strides)] = v
-    return out
+    """One slice per sliced axis."""
+    return x[tuple(map(slice, begin, end, strides or (1,) * len(begin)))]
 
 
 def _locate(indices: Any, size: int, mode: str = "") -> tuple[Any, Any]:
@@ -144,7 +128,5 @@ DIALECT.implement("gather_nd", gather_nd)
 DIALECT.implement("index_select", lambda x, axis, indices: take(x, indices, axis, ""))
 DIALECT.implement("scatter_elements", scatter_elements)
 DIALECT.implement("scatter_nd", scatter_nd)
-DIALECT.implement("strided_set", strided_set)
 DIALECT.implement("strided_slice", strided_slice)
-DIALECT.implement("strided_slice_dx", strided_slice_dx)
 DIALECT.implement("take", take)

@@ -8,7 +8,8 @@ Each family registers its computes:
     def softmax(x, axis):
         return topi.nn.softmax(x, axis)
 
-Everything that they share and that needs no operator is in meta.backend.tvm.
+Everything that they share and that needs no operator is in meta.backend.tvm. Elementwise operators without a compute
+have the formula of their decomposition.
 
 Kernels of the families are cached by the sources of the families, so that a cached one runs without TVM's compiler.
 Computes that other code registers are cached by what they compute: their closures, globals and helper modules may
@@ -23,6 +24,7 @@ from typing import Any
 
 from meta.backend.tvm.compute import Compute, TEImplementation
 from meta.ir.expr import CallInfo
+from meta.op.decomposition import decompositions
 from meta.op.dispatch import Checker, Dialect, Implementation, Kernel
 from meta.op.dispatch import implementation as implementation_of
 from meta.op.registry import get
@@ -51,7 +53,17 @@ def _tvm_kernel(call: CallInfo) -> Kernel:
     return _kernel_of(chosen, call)
 
 
-DIALECT = Dialect("tvm", frozenset({"cpu", "cuda"}), 10, _probe, _kernel_of)
+def _derived(family: str) -> dict[str, TEImplementation]:
+    """Computes of elementwise operators by their decompositions."""
+    names = [name for name in decompositions(family) if get(name).pattern in ("elemwise", "broadcast")]
+    if not names:
+        return {}
+    from meta.op import formulas
+
+    return {name: TEImplementation(formulas.compute(name), source=formulas.SOURCES) for name in names}
+
+
+DIALECT = Dialect("tvm", frozenset({"cpu", "cuda"}), 10, _probe, _kernel_of, derived=_derived)
 
 
 @record
@@ -81,11 +93,11 @@ class Registrar:
         common one of the arguments (float32 for halves; the result's where that is floating and they are not),
         attributes follow as they are, with `bounds` rounded to the dtype of the first operand. The expression that
         comes back is cast to the dtype of the result."""
-        from meta.backend.tvm.te.elementwise import per_element
+        from meta.backend.tvm.te.elementwise import PerElement
 
         for name, function in table.items():
-            are_tensors = [arg.is_tensor for arg in get(name).schema.args]
-            self.compute(name, constants=constants)(per_element(name, function, are_tensors, bounds))
+            are_tensors = tuple(arg.is_tensor for arg in get(name).schema.args)
+            self.compute(name, constants=constants)(PerElement(name, function, are_tensors, bounds))
 
 
 compute = Registrar().compute

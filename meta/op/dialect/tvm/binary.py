@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,7 +10,6 @@ from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.intrinsic import Expr, dtype_of
 from meta.backend.tvm.spec import Outs, TensorSpec
-from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import (
     Operand,
     bits_of,
@@ -21,7 +19,6 @@ from meta.backend.tvm.te.elementwise import (
     element,
     is_float,
     is_nan,
-    is_negative,
     is_number,
     let,
     libm,
@@ -48,66 +45,6 @@ def extremum(is_larger: Callable[[Expr, Expr], Expr], a: Expr, b: Expr) -> Expr:
     if not is_float(a):
         return select(is_larger(a, b), a, b)
     return select(tirx.Or(is_larger(a, b), is_nan(a)), a, b)
-
-
-def extremum_dx(is_larger: Callable[[Expr, Expr], Expr], a: Expr, b: Expr, dy: Expr) -> Expr:
-    """dy where a is the extremum, half of it for equal operands, else 0; dy where an operand is NaN."""
-    return select(tirx.EQ(a, b), dy * const(dy, 0.5), select(is_larger(b, a), const(dy, 0), dy))
-
-
-def extremum_of_numbers(is_larger: Callable[[Expr, Expr], Expr], a: Expr, b: Expr) -> Expr:
-    """The larger operand by `is_larger`; the other one if one is NaN."""
-    return select(tirx.Or(is_larger(a, b), is_nan(b)), a, b)
-
-
-def copysign(a: Expr, b: Expr) -> Expr:
-    return let(tirx.abs(a), lambda size: select(is_negative(b), -size, size))
-
-
-def heaviside(a: Expr, b: Expr) -> Expr:
-    if dtype_of(a) == "bool":
-        return tirx.Or(a, b)
-    zero = const(a, 0)
-    return select(tirx.EQ(a, zero), b, select(a > zero, const(a, 1), zero))
-
-
-def log_of_sum(a: Expr, b: Expr, base: float) -> Expr:
-    """log(base**a + base**b) to that base, as max(a, b) + log(1 + base**-|a - b|); equal infinities have no
-    difference."""
-    scale = const(a, math.log(base))
-    tail = te_math.log1p(te_math.exp(-tirx.abs(a - b) * scale)) / scale
-    return select(tirx.EQ(a, b), a + const(a, math.log(2) / math.log(base)), select(a > b, a, b) + tail)
-
-
-def product_with_log(log: Callable[[Expr], Expr], a: Expr, b: Expr) -> Expr:
-    """a * log(b); 0 where a is 0, unless b is NaN."""
-    is_zero = tirx.And(tirx.EQ(a, const(a, 0)), tirx.Not(is_nan(b)))
-    return select(is_zero, const(a, 0), a * log(b))
-
-
-def atan2_dx(a: Expr, b: Expr, dy: Expr) -> Expr:
-    """dy * b / (a**2 + b**2), of operands divided by the larger one, whose squares stay in the range of the dtype."""
-
-    def of_size(size: Expr) -> Expr:
-        zero, infinity = const(a, 0), const(a, math.inf)
-        slope = let(a / size, lambda u: let(b / size, lambda v: dy * (v / (u * u + v * v)) / size))
-        is_far = tirx.And(tirx.EQ(size, infinity), tirx.Not(tirx.Or(is_nan(a), is_nan(b))))
-        is_origin = tirx.EQ(tirx.abs(a) + tirx.abs(b), zero)
-        return select(tirx.Or(is_far, is_origin), zero, slope)
-
-    return let(tirx.abs(a), lambda p: let(tirx.abs(b), lambda q: let(select(p > q, p, q), of_size)))
-
-
-def hypot_dx(a: Expr, b: Expr, y: Expr, dy: Expr) -> Expr:
-    """dy * a / y, also where both are infinite."""
-    return select(tirx.EQ(tirx.abs(a), const(a, math.inf)), select(a < const(a, 0), -dy, dy), dy * (a / y))
-
-
-def lerp(a: Expr, b: Expr, weight: Expr) -> Expr:
-    """From the nearer end, so that both ends are exact."""
-    one = const(a, 1)
-    is_near = tirx.abs(weight) < const(a, 0.5)
-    return let(b - a, lambda d: select(is_near, a + weight * d, b - d * (one - weight)))
 
 
 def divide(a: Expr, b: Expr) -> Expr:
@@ -244,38 +181,25 @@ def comparison(compare: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], 
 greater, less = comparison(tirx.GT), comparison(tirx.LT)
 
 elementwise({
-    "addcdiv": lambda x, a, b, value: x + divide(const(x, value) * a, b),
-    "addcmul": lambda x, a, b, value: x + const(x, value) * a * b,
     "add": lambda a, b: tirx.Or(a, b) if dtype_of(a) == "bool" else a + b,
     "atan2": libm("atan2"),
-    "atan2_dx": atan2_dx,
     "bitwise_and": lambda a, b: tirx.And(a, b) if dtype_of(a) == "bool" else a & b,
     "bitwise_or": lambda a, b: tirx.Or(a, b) if dtype_of(a) == "bool" else a | b,
     "bitwise_xor": lambda a, b: comparison(tirx.NE)(a, b) if dtype_of(a) == "bool" else a ^ b,
-    "copysign": copysign,
     "divide": divide,
     "equal": comparison(tirx.EQ),
-    "fmax": partial(extremum_of_numbers, greater),
-    "fmin": partial(extremum_of_numbers, less),
     "floor_divide": floor_divide,
     "greater": greater,
     "greater_equal": comparison(tirx.GE),
-    "heaviside": heaviside,
     "hypot": libm("hypot"),
-    "hypot_dx": hypot_dx,
     "left_shift": left_shift,
-    "lerp": lerp,
     "less": less,
     "less_equal": comparison(tirx.LE),
-    "logaddexp": partial(log_of_sum, base=math.e),
-    "logaddexp2": partial(log_of_sum, base=2),
     "logical_and": lambda a, b: tirx.And(as_bool(a), as_bool(b)),
     "logical_or": lambda a, b: tirx.Or(as_bool(a), as_bool(b)),
     "logical_xor": lambda a, b: comparison(tirx.NE)(as_bool(a), as_bool(b)),
     "maximum": partial(extremum, greater),
-    "maximum_dx": partial(extremum_dx, greater),
     "minimum": partial(extremum, less),
-    "minimum_dx": partial(extremum_dx, less),
     "mod": mod,
     "multiply": lambda a, b: tirx.And(a, b) if dtype_of(a) == "bool" else a * b,
     "not_equal": comparison(unequal),
@@ -283,8 +207,6 @@ elementwise({
     "subtract": lambda a, b: a - b,
     "trunc_divide": trunc_divide,
     "trunc_mod": trunc_mod,
-    "xlog1py": partial(product_with_log, te_math.log1p),
-    "xlogy": partial(product_with_log, te_math.log),
 })  # fmt: skip
 
 

@@ -11,14 +11,11 @@ from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.spec import Outs, TensorSpec
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import (
-    Operand,
     accumulation_dtype,
     as_int64,
     cast,
-    const,
     element,
     select,
-    softplus,
 )
 from meta.backend.tvm.te.reduce import (
     Value,
@@ -32,9 +29,11 @@ from meta.backend.tvm.te.reduce import (
 )
 from meta.backend.tvm.workarounds.exact import constant
 from meta.op.dialect.tvm import Registrar
+from meta.op.formulas import SOURCES, formula
+from meta.op.registry import get
 from meta.op.rules import class_axis
 
-compute = Registrar(__file__).compute
+compute = Registrar(SOURCES).compute
 
 
 def _reduce(losses: Tensor, reduction: str, divisor: Callable[[], Expr], out: TensorSpec, name: str) -> Any:
@@ -66,106 +65,45 @@ def _element_gradient(dy: Tensor, like: Tensor, reduction: str) -> Value:
     return lambda *_: cast(dy(), dtype) / count_elements(like, axes_of(None, len(like.shape)), dtype)
 
 
-# --- losses of a prediction and a target per element
+# --- losses of a prediction and a target per element: the loss of each by the formula of the decomposition
 
 
-def _sign(d: Expr) -> Expr:
-    """-1, 0 or 1; 0 for NaN."""
-    one, zero = const(d, 1), const(d, 0)
-    return select(d > zero, one, select(d < zero, -one, zero))
+def _value(loss: Callable[..., Expr], names: tuple[str, ...], x: Tensor, *args: Any) -> Value:
+    """The loss of each element, or the gradient that reaches it. args: the further arguments of the operator."""
+    arguments: dict[str, Any] = dict(zip(names, (x, *args), strict=True))
+    dtype, reduction = accumulation_dtype(x.dtype), arguments["reduction"]
+    arguments["reduction"] = "none"
+
+    def argument(name: str, value: Any, index: tuple[Any, ...]) -> Any:
+        if name == "dy":
+            return _element_gradient(value, x, reduction)(*index)
+        return element(value, index, dtype) if hasattr(value, "shape") else value
+
+    return lambda *i: loss(*(argument(name, value, i) for name, value in arguments.items()))
 
 
-def _smooth_l1(d: Expr, beta: float) -> Expr:
-    if beta == 0:
-        return tirx.abs(d)
-    quadratic = d * d * const(d, 0.5 / beta)
-    return select(tirx.abs(d) < const(d, beta), quadratic, tirx.abs(d) - const(d, 0.5 * beta))
-
-
-def _smooth_l1_slope(d: Expr, beta: float) -> Expr:
-    if beta == 0:
-        return _sign(d)
-    one = const(d, 1)
-    return select(d >= const(d, beta), one, select(d <= const(d, -beta), -one, d / const(d, beta)))
-
-
-def _difference_loss(name: str, value: Callable[..., Expr], slope: Callable[..., Expr]) -> None:
-    """Register the loss `value(x - target, *attributes)` and its gradient, with `slope` the derivative of `value`."""
-
-    def difference(x: Any, target: Any) -> Value:
-        a, b = elements_of(x), elements_of(target)
-        return lambda *i: a(*i) - b(*i)
+def _elementwise_loss(name: str) -> None:
+    loss, names = formula(name), get(name).schema.names
+    reduction = names.index("reduction")
 
     @compute(name, constants=(0,))
-    def forward(x: Any, target: Any, reduction: str, *attributes: Any, out: Outs) -> Any:
-        d = difference(x, target)
-        return _reduce_elements(lambda *i: value(d(*i), *attributes), x, reduction, out[0], name)
-
-    @compute(f"{name}_dx", constants=(0,))
-    def backward(x: Any, target: Any, dy: Tensor, reduction: str, *attributes: Any, out: Outs) -> Any:
-        d, grad = difference(x, target), _element_gradient(dy, x, reduction)
-        return te.compute(x.shape, lambda *i: cast(slope(d(*i), *attributes) * grad(*i), out[0].dtype), f"{name}_dx")
+    def run(*args: Any, out: Outs) -> Any:
+        return _reduce_elements(_value(loss, names, *args), args[0], args[reduction], out[0], name)
 
 
-_difference_loss("mse_loss", lambda d: d * d, lambda d: d + d)
-_difference_loss("l1_loss", tirx.abs, _sign)
-_difference_loss("smooth_l1_loss", _smooth_l1, _smooth_l1_slope)
+def _elementwise_gradient(name: str) -> None:
+    gradient, names = formula(name), get(name).schema.names
+
+    @compute(name, constants=(0,))
+    def run(*args: Any, out: Outs) -> Any:
+        value = _value(gradient, names, *args)
+        return te.compute(args[0].shape, lambda *i: cast(value(*i), out[0].dtype), name)
 
 
-@compute("binary_cross_entropy")
-def binary_cross_entropy(x: Tensor, target: Tensor, weight: Operand | None, reduction: str, *, out: Outs) -> Any:
-    dtype, probability, label = accumulation_dtype(x.dtype), elements_of(x), elements_of(target)
-    zero, one, lowest, smallest = (tirx.const(v, dtype) for v in (0, 1, -100, math.exp(-100)))
-
-    def value(*i: Expr) -> Expr:
-        # Conditions read the probability: a logarithm that occurs twice binds its variables twice.
-        p = probability(*i)
-        positive = select(tirx.all(p >= zero, p < smallest), lowest, te_math.log(p))
-        negative = select(tirx.EQ(p, one), lowest, te_math.log1p(-p))
-        loss = (label(*i) - one) * negative - label(*i) * positive
-        return loss if weight is None else loss * element(weight, i, dtype)
-
-    return _reduce_elements(value, x, reduction, out[0], "binary_cross_entropy")
-
-
-@compute("binary_cross_entropy_with_logits")
-def binary_cross_entropy_with_logits(
-    x: Tensor, target: Tensor, weight: Operand | None, pos_weight: Operand | None, reduction: str, *, out: Outs
-) -> Any:
-    dtype, logit, label = accumulation_dtype(x.dtype), elements_of(x), elements_of(target)
-    one = tirx.const(1, dtype)
-
-    def value(*i: Expr) -> Expr:
-        positive = one if pos_weight is None else one + (element(pos_weight, i, dtype) - one) * label(*i)
-        loss = (one - label(*i)) * logit(*i) + positive * softplus(-logit(*i))
-        return loss if weight is None else loss * element(weight, i, dtype)
-
-    return _reduce_elements(value, x, reduction, out[0], "binary_cross_entropy")
-
-
-@compute("binary_cross_entropy_with_logits_dx")
-def binary_cross_entropy_with_logits_dx(
-    x: Tensor, target: Tensor, dy: Tensor, weight: Operand | None, pos_weight: Operand | None, reduction: str, *,
-    out: Outs,
-) -> Any:  # fmt: skip
-    dtype, logit, label, grad = (
-        accumulation_dtype(x.dtype),
-        elements_of(x),
-        elements_of(target),
-        _element_gradient(dy, x, reduction),
-    )
-    one = tirx.const(1, dtype)
-
-    def value(*i: Expr) -> Expr:
-        positive = label(*i) if pos_weight is None else element(pos_weight, i, dtype) * label(*i)
-        # With the sigmoids of x and of -x neither tail is a difference.
-        small = te_math.exp(-tirx.abs(logit(*i)))
-        is_negative = logit(*i) < tirx.const(0, dtype)
-        up, down = select(is_negative, small, one), select(is_negative, one, small)
-        slope = ((one - label(*i)) * up - positive * down) / (one + small) * grad(*i)
-        return cast(slope if weight is None else slope * element(weight, i, dtype), out[0].dtype)
-
-    return te.compute(x.shape, value, "binary_cross_entropy_dx")
+for _name in ("mse_loss", "l1_loss", "smooth_l1_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits"):
+    _elementwise_loss(_name)
+for _name in ("mse_loss_dx", "l1_loss_dx", "smooth_l1_loss_dx", "binary_cross_entropy_with_logits_dx"):
+    _elementwise_gradient(_name)
 
 
 # --- losses over classes

@@ -296,12 +296,6 @@ def log_ndtr(x: Expr, functions: _Functions) -> Expr:
     return select(x < const(x, -1), low, functions.log1p(-half * let(x * root, functions.erfc)))
 
 
-def entr(x: Expr) -> Expr:
-    zero = const(x, 0)
-    at_most_zero = select(x < zero, const(x, -_INF), x)  # 0 at 0, NaN for NaN
-    return select(x > zero, -x * te_math.log(x), at_most_zero)
-
-
 # --- Bessel functions
 
 
@@ -339,7 +333,6 @@ def unscaled(scaled: Unary) -> Callable[[Expr, _Functions], Expr]:
 
 
 elementwise({
-    "entr": entr,
     "erfcx": _calling(erfcx),
     "erfcx_integral": lambda x, n: of_float64(partial(erfcx_integral, n=n, narrow=dtype_of(x) != "float64"))(x),
     "erfinv": _calling(erfinv),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
@@ -14,7 +14,6 @@ from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import (
     bits_of,
-    clamp,
     const,
     element,
     is_float,
@@ -23,17 +22,11 @@ from meta.backend.tvm.te.elementwise import (
     let,
     libm,
     select,
-    softplus,
 )
 from meta.op.dialect.tvm import Registrar
 
 _registrar = Registrar(__file__)
 compute, elementwise = _registrar.compute, _registrar.elementwise
-
-
-_TWO_OVER_ROOT_PI: Final = 2 / math.sqrt(math.pi)
-_ONE_OVER_ROOT_TWO_PI: Final = 1 / math.sqrt(2 * math.pi)
-_GELU_SCALE: Final = math.sqrt(2 / math.pi)
 
 
 def rounding(function: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
@@ -47,52 +40,8 @@ def sign(x: Expr) -> Expr:
     return select(x > zero, one, negative)
 
 
-def sigmoid_dx(y: Expr, dy: Expr) -> Expr:
-    return dy * y * (const(y, 1) - y)
-
-
-def silu_dx(x: Expr, dy: Expr) -> Expr:
-    one = const(x, 1)
-    return let(te_math.sigmoid(x), lambda s: dy * s * (one + x * (one - s)))
-
-
-def elu(x: Expr, alpha: float) -> Expr:
-    return select(x > const(x, 0), x, const(x, alpha) * te_math.expm1(x))
-
-
-def elu_dx(x: Expr, dy: Expr, alpha: float) -> Expr:
-    return select(x > const(x, 0), dy, dy * const(x, alpha) * te_math.exp(x))
-
-
 def gelu(x: Expr, approximate: str) -> Expr:
     return te_math.gelu(x) if approximate == "none" else te_math.gelu_tanh(x)
-
-
-def gelu_dx(x: Expr, dy: Expr, approximate: str) -> Expr:
-    gelu_cubic = 0.044715
-    half, one = const(x, 0.5), const(x, 1)
-    if approximate == "none":
-        distribution = half * (one + te_math.erf(x * const(x, math.sqrt(0.5))))
-        density = const(x, _ONE_OVER_ROOT_TWO_PI) * te_math.exp(-half * x * x)
-        return dy * (distribution + x * density)
-    scale, cubic, two, three = const(x, _GELU_SCALE), const(x, gelu_cubic), const(x, 2), const(x, 3)
-
-    def from_both(z: Expr, s: Expr) -> Expr:
-        # x sigmoid(2 u) for u = scale * (x + cubic * x**3): 1 + tanh(u) would cancel below 0.
-        slope = scale * (one + three * cubic * z * z)
-        return dy * s * (one + two * z * slope * (one - s))
-
-    # Farther, the sigmoid is 0 or 1 in every dtype, and the powers of x overflow.
-    return let(
-        clamp(x, -30.0, 30.0),
-        lambda z: let(te_math.sigmoid(two * scale * (z + cubic * z * z * z)), lambda s: from_both(z, s)),
-    )
-
-
-def logit(x: Expr, eps: float | None) -> Expr:
-    one = const(x, 1)
-    limited = x if eps is None else clip(x, eps, 1 - eps)
-    return let(limited, lambda z: te_math.log(z / (one - z)))
 
 
 def round_to(x: Expr, decimals: int) -> Expr:
@@ -115,19 +64,6 @@ def signbit(x: Expr) -> Expr:
     return is_negative(x)
 
 
-def sinc(x: Expr) -> Expr:
-    def quotient(angle: Expr) -> Expr:
-        is_zero = tirx.EQ(angle, const(x, 0))
-        return select(is_zero, const(x, 1), sign * libm("sin")(turn) / select(is_zero, const(x, 1), angle))
-
-    # By the distance from an integer: the product with pi loses the digits of large x.
-    nearest = tirx.nearbyint(x)
-    odd = nearest - tirx.nearbyint(nearest * const(x, 0.5)) * const(x, 2)
-    sign = const(x, 1) - const(x, 2) * odd * odd
-    turn = (x - nearest) * const(x, math.pi)
-    return let(x * const(x, math.pi), quotient)
-
-
 def clip(x: Expr, low: float | None, high: float | None) -> Expr:
     """min(max(x, low), high). NaN stays NaN: comparisons with it are false. A bound that is NaN makes NaN."""
     if low is not None:
@@ -146,19 +82,6 @@ def _bounded(x: Expr, limit: float | Number, is_beyond: Callable[[Expr, Expr], E
     return select(is_nan(bound), bound, limited) if is_float(bound) else limited
 
 
-def clip_dx(x: Expr, dy: Expr, low: float | None, high: float | None) -> Expr:
-    """dy within the bounds; 0 at NaN, for comparisons with it are false."""
-    zero = const(dy, 0)
-    if low is not None:
-        dy = select(x >= const(x, low), dy, zero)
-    return dy if high is None else select(x <= const(x, high), dy, zero)
-
-
-def softplus_above(x: Expr, beta: float, threshold: float | None) -> Expr:
-    smooth = softplus(x, beta)
-    return smooth if threshold is None else select(x * const(x, beta) > const(x, threshold), x, smooth)
-
-
 elementwise({
     "abs": lambda x: x if dtype_of(x).startswith("u") else tirx.abs(x),
     "acos": libm("acos"),
@@ -169,69 +92,42 @@ elementwise({
     "atanh": libm("atanh"),
     "bitwise_not": lambda x: tirx.Not(x) if dtype_of(x) == "bool" else tirx.bitwise_not(x),
     "ceil": rounding(tirx.ceil),
-    "celu": lambda x, alpha: select(x > const(x, 0), x, const(x, alpha) * te_math.expm1(x / const(x, alpha))),
     "copy": lambda x: x,
     "cos": libm("cos"),
     "cosh": libm("cosh"),
-    "deg2rad": lambda x: x * const(x, math.pi / 180),
-    "elu": elu,
-    "elu_dx": elu_dx,
     "erf": te_math.erf,
-    "erf_dx": lambda x, dy: dy * const(x, _TWO_OVER_ROOT_PI) * te_math.exp(-x * x),
     "erfc": libm("erfc"),
     "exp": te_math.exp,
     "exp2": libm("exp2"),
     "expm1": te_math.expm1,
     "floor": rounding(tirx.floor),
-    "frac": lambda x: x - tirx.trunc(x),
     "gelu": gelu,
-    "gelu_dx": gelu_dx,
     "isfinite": lambda x: tirx.abs(x) < const(x, math.inf) if is_float(x) else tirx.const(True, "bool"),
     "isinf": lambda x: tirx.EQ(tirx.abs(x), const(x, math.inf)) if is_float(x) else tirx.const(False, "bool"),
     "isnan": is_nan,
     "isneginf": lambda x: tirx.EQ(x, const(x, -math.inf)) if is_float(x) else tirx.const(False, "bool"),
     "isposinf": lambda x: tirx.EQ(x, const(x, math.inf)) if is_float(x) else tirx.const(False, "bool"),
-    "leaky_relu": lambda x, alpha: select(x > const(x, 0), x, x * const(x, alpha)),
-    "leaky_relu_dx": lambda x, dy, alpha: select(x > const(x, 0), dy, dy * const(x, alpha)),
     "log": te_math.log,
     "log10": libm("log10"),
     "log1p": te_math.log1p,
     "log2": libm("log2"),
     "logical_not": lambda x: tirx.Not(x) if dtype_of(x) == "bool" else tirx.EQ(x, const(x, 0)),
-    "logit": logit,
     "negative": lambda x: -x if is_float(x) else const(x, 0) - x,
-    "one_minus_square": lambda x: (const(x, 1) - x) * (const(x, 1) + x),
-    "rad2deg": lambda x: x * const(x, 180 / math.pi),
     "reciprocal": lambda x: const(x, 1) / x,
-    "reciprocal_dx": lambda y, dy: -dy * y * y,
     "relu": lambda x: select(x < const(x, 0), const(x, 0), x),
-    "relu_dx": lambda y, dy: select(y <= const(y, 0), const(dy, 0), dy),
     "round": round_to,
-    "rsqrt": lambda x: const(x, 1) / tirx.sqrt(x),
-    "rsqrt_dx": lambda y, dy: const(y, -0.5) * dy * y * y * y,
     "sigmoid": te_math.sigmoid,
-    "sigmoid_dx": sigmoid_dx,
     "sign": sign,
     "signbit": signbit,
-    "silu": lambda x: x * te_math.sigmoid(x),
-    "silu_dx": silu_dx,
     "sin": libm("sin"),
-    "sinc": sinc,
     "sinh": libm("sinh"),
-    "softplus": softplus_above,
-    "softplus_dx": lambda x, dy: dy * te_math.sigmoid(x),
     "sqrt": tirx.sqrt,
-    "sqrt_dx": lambda y, dy: const(y, 0.5) * dy / y,
-    "square": lambda x: x * x,
     "tan": libm("tan"),
     "tanh": te_math.tanh,
-    "tanh_dx": lambda y, dy: dy * ((const(y, 1) - y) * (const(y, 1) + y)),
-    "threshold": lambda x, threshold, value: select(x <= const(x, threshold), const(x, value), x),
-    "threshold_dx": lambda x, dy, threshold: select(x <= const(x, threshold), const(dy, 0), dy),
     "trunc": rounding(tirx.trunc),
 })  # fmt: skip
 
-elementwise({"clip": clip, "clip_dx": clip_dx}, bounds=True)
+elementwise({"clip": clip}, bounds=True)
 
 
 @compute("nan_to_num")

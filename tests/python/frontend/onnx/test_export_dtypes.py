@@ -90,8 +90,14 @@ def test_dtypes_in_branches_and_loops(loop):
 
 
 def test_a_dtype_without_a_wider_one_is_refused():
-    x = np.ones((1, 1, 2, 2), "int64")
-    with pytest.raises(
-        UnsupportedError, match=r"(?s)opset 23: max_pool2d \(1\).*x=Tensor\[\(1, 1, 2, 2\), \"int64\"\]"
-    ):
-        to_onnx(meta.trace(lambda x: meta.max_pool2d(x, 2)), x)
+    x = np.ones((2,), "int64")
+    with pytest.raises(UnsupportedError, match=r"(?s)opset 23: power \(1\).*x1=Tensor\[\(2,\), \"int64\"\]"):
+        to_onnx(meta.trace(lambda x: meta.power(x, x)), x)
+
+
+@pytest.mark.parametrize("function", [lambda x: meta.max_pool2d(x, 2), lambda x: meta.adaptive_max_pool2d(x, (2, 3))])
+def test_pooling_without_a_node_is_composed(function):
+    x = np.arange(20, dtype="int64").reshape((1, 1, 4, 5))
+    model = to_onnx(meta.trace(function), x)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(session.run(None, {"x": x})[0], function(meta.array(x)).numpy())

@@ -1,0 +1,177 @@
+"""Decompositions of elementwise operators as functions of TE expressions, so that a formula is written once.
+
+    formula("silu")(x)        x * sigmoid(x), of the expression x
+
+The calls of a decomposition are recorded as a graph, which the elementwise functions of the TVM dialect compute.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from os import pathsep
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from meta._generated.methods import Tensor
+from meta.backend.tvm.intrinsic import Expr, dtype_of
+from meta.backend.tvm.numbers import Number
+from meta.backend.tvm.te.elementwise import PerElement, cast, is_float, let, select, wide_dtype
+from meta.backend.tvm.workarounds.exact import constant
+from meta.ir.type import TensorType, operand_dtype, tensor_type
+from meta.modes import isolated, modes
+from meta.op.decomposition import Decomposition, decompositions
+from meta.op.dispatch import implementation
+from meta.op.registry import Op, as_type, get
+
+_FOLDERS: Final = [Path(__file__).parent / name for name in ("dialect/tvm", "decompose")]
+SOURCES: Final = pathsep.join(str(path) for folder in _FOLDERS for path in sorted(folder.glob("*.py")))
+"""The files that formulas are made of."""
+
+
+class Term(Tensor):
+    """A number for each element: an operand, without an operator, or the result of a call."""
+
+    __slots__ = ("args", "op", "type")
+
+    def __init__(self, kind: TensorType, op: Op | None = None, args: tuple[Any, ...] = ()) -> None:
+        self.type, self.op, self.args = kind, op, args  # type: ignore[misc]  # a property of tensors
+
+    __hash__ = object.__hash__  # `==` is an operator
+
+    if not TYPE_CHECKING:  # type checkers know the members of tensors
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.type, name)
+
+
+class HeldNumber(float):
+    """A number that a kernel takes at run time, as a decomposition gets it: an operand or attribute like any float."""
+
+    __slots__ = ("number",)
+    number: Number
+
+    def __new__(cls, number: Number) -> HeldNumber:
+        held = super().__new__(cls, "nan")
+        held.number = number
+        return held
+
+    def log(self) -> HeldNumber:
+        return HeldNumber(self.number.log())
+
+    def __repr__(self) -> str:
+        return "a number of the call"
+
+    __hash__ = object.__hash__
+
+
+def _delegated(name: str) -> Any:
+    """The method of HeldNumber that is one of Number; operators on terms are methods of terms."""
+
+    def method(self: HeldNumber, *others: Any) -> Any:
+        if any(isinstance(other, Term) for other in others):
+            return NotImplemented
+        result = getattr(self.number, name)(*(o.number if isinstance(o, HeldNumber) else o for o in others))
+        return HeldNumber(result) if isinstance(result, Number) else result
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv"):
+    setattr(HeldNumber, f"__{_name}__", _delegated(f"__{_name}__"))
+    setattr(HeldNumber, f"__r{_name}__", _delegated(f"__r{_name}__"))
+for _name in ("neg", "abs", "eq", "ne", "lt", "le", "gt", "ge", "bool", "float", "int", "pow", "rpow", "trunc"):
+    setattr(HeldNumber, f"__{_name}__", _delegated(f"__{_name}__"))
+
+
+def recorded(decomposition: Callable[..., Any], *args: Any) -> Any:
+    """The results of a decomposition, as terms, of terms in place of tensors."""
+    with isolated("tvm"):
+        modes.emit = lambda op, args: Term(op.infer(tuple(map(as_type, args))), op, args)
+        return decomposition(*(HeldNumber(a) if isinstance(a, Number) else a for a in args))
+
+
+def operand(dtype: str) -> Term:
+    """A new operand."""
+    return Term(tensor_type((), dtype))
+
+
+def computed(root: Term, values: Mapping[Term, Expr]) -> Expr:
+    """The expression of a term, from the expressions of operands. A value with several uses becomes a variable."""
+    order = list(dict.fromkeys(operands_first(root, values)))
+    uses = Counter(arg for term in order for arg in term.args if isinstance(arg, Term))
+
+    def after(count: int, values: Mapping[Term, Expr]) -> Expr:
+        if count == len(order):
+            return values[root]
+        term, value = order[count], _call(order[count], values)
+        if uses[term] > 1 and is_float(value):
+            return let(value, lambda var: after(count + 1, {**values, term: var}))
+        return after(count + 1, {**values, term: value})
+
+    return after(0, values)
+
+
+def operands_first(term: Term, values: Mapping[Term, Expr]) -> Iterable[Term]:
+    """A term and those that it is computed from, down to the ones with values, perhaps several times."""
+    if term not in values:
+        for arg in term.args:
+            if isinstance(arg, Term):
+                yield from operands_first(arg, values)
+        yield term
+
+
+def _call(term: Term, values: Mapping[Term, Expr]) -> Expr:
+    op, args = term.op, term.args
+    assert op is not None
+    if op.name == "cast":
+        return cast(values[args[0]], term.dtype)
+    if op.name == "full":
+        return constant(args[1], term.dtype)
+    tensors = [arg.is_tensor for arg in op.schema.args]
+    types = [as_type(a) for a, is_tensor in zip(args, tensors, strict=True) if is_tensor]
+    dtype = term.dtype if op.name == "where" else wide_dtype(operand_dtype(*types), term.dtype)
+
+    def argument(arg: Any, is_tensor: bool) -> Any:
+        plain = arg.number if isinstance(arg, HeldNumber) else arg
+        if not is_tensor:
+            return plain
+        return values[arg] if isinstance(arg, Term) else constant(plain, dtype)
+
+    arguments = list(map(argument, args, tensors))
+    if op.name == "where":
+        return select(cast(arguments[0], "bool"), *(cast(x, dtype) for x in arguments[1:]))
+    chosen = implementation(op, "tvm")
+    assert chosen is not None
+    assert isinstance(chosen.payload.compute, PerElement), op.name
+    operands = [cast(a, dtype) for a, is_tensor in zip(arguments, tensors, strict=True) if is_tensor]
+    attributes = [a for a, is_tensor in zip(arguments, tensors, strict=True) if not is_tensor]
+    return cast(chosen.payload.compute.function(*operands, *attributes), term.dtype)
+
+
+def decomposition_of(name: str) -> Decomposition:
+    """The decomposition of an operator that has one."""
+    return decompositions(get(name).family)[name]
+
+
+def formula(name: str) -> Callable[..., Expr]:
+    """The decomposition of an elementwise operator: of expressions, in place of tensors, and of attributes in the order
+    of its schema."""
+    decomposition = decomposition_of(name).function
+
+    def run(*args: Any) -> Expr:
+        terms = [operand(dtype_of(a)) if _is_expression(a) else a for a in args]
+        values = {term: a for term, a in zip(terms, args, strict=True) if isinstance(term, Term)}
+        return computed(recorded(decomposition, *terms), values)
+
+    return run
+
+
+def compute(name: str) -> PerElement:
+    """The compute of an elementwise operator by its decomposition."""
+    tensors = tuple(arg.is_tensor for arg in get(name).schema.args)
+    return PerElement(name, formula(name), tensors, decomposition_of(name).bounds)
+
+
+def _is_expression(arg: Any) -> bool:
+    return not (arg is None or isinstance(arg, (bool, int, float, str, Number)))
