@@ -7,7 +7,7 @@ ranks                 comparing programs that communicate
 dynamic_sizes         sizes that a program leaves open, and those it is compiled for
 size_checks           checks of those sizes
 report                dialects, memory, text and time of a program
-drawings, located     pictures of these, and the user's lines of kernels
+located               plans with the user's lines of kernels, and what pictures show of them
 lower                 from our IR to Relax
 plan                  the order of kernels, and the memory of tensors
 build                 from a plan to an executable

@@ -113,10 +113,9 @@ def memory(program: Program, inputs: Sequence[NDArray], *, fuse: bool | None = N
     """The memory of a call, from the plan and the arguments. fuse: None for a program that cannot be planned again."""
 
     def drawing() -> Picture:
-        from meta.vm import drawings
+        from meta.vm.located import timeline
 
-        located = _located(program, fuse=bool(fuse))
-        return drawings.timeline(program, located, inputs).draw(f"memory of {name}", report.total)
+        return timeline(program, _located(program, fuse=bool(fuse)), inputs).draw(f"memory of {name}", report.total)
 
     report = MemoryReport(
         state=sum(x.nbytes for _, x in program.record.state),
@@ -131,12 +130,13 @@ def memory(program: Program, inputs: Sequence[NDArray], *, fuse: bool | None = N
 
 def draw(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: int, name: str) -> Picture:
     """A drawing of the kernels, with their times if `repeat` is positive."""
-    from meta.vm import drawings
+    from meta.pictures.programs import kernel_graph
+    from meta.vm.located import kernel_boxes
 
     times = profile(program, inputs, fuse=fuse, repeat=repeat).kernels if repeat else ()
     title = f"{name}: kernels and the operators in them"
     per_call = {k.name: k.microseconds / max(k.calls, 1) for k in times}
-    return drawings.draw_kernels(title, _located(program, fuse=fuse), per_call)
+    return kernel_graph(title, kernel_boxes(_located(program, fuse=fuse), per_call))
 
 
 def _located(program: Program, *, fuse: bool) -> LocatedPlan:
@@ -197,7 +197,7 @@ class Profile:
 
     def draw(self) -> Picture:
         """A bar chart of the slowest kernels, as SVG."""
-        from meta.vm.drawings import times_chart
+        from meta.pictures.programs import times_chart
 
         return times_chart(f"kernels by time; a run takes {self.total:.1f} us", self.kernels)
 

@@ -15,7 +15,7 @@ from meta.backend.tvm.spec import KernelSpec, SizeSpec
 from meta.dim import Dim, SymDim, compute
 from meta.errors import IRError, NotSupportedError
 from meta.ir.analysis import is_open, open_sizes, size_names
-from meta.ir.expr import Atom, Block, Call, Constant, Expr, FunctionExpr, GlobalVar, If, Tuple, TupleGetItem, Var
+from meta.ir.expr import Atom, Block, Call, Constant, Expr, FunctionExpr, GlobalVar, If, Span, Tuple, TupleGetItem, Var
 from meta.ir.module import Module
 from meta.ir.printer import to_array
 from meta.ir.type import FunctionType, TensorType, TupleType, Type, stored
@@ -100,10 +100,12 @@ class RelaxTypes:
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A Relax module. ops: the operator behind each PrimFunc and packed function, by name."""
+    """A Relax module. ops: the operator behind each PrimFunc and packed function, by name.  lines: the user's lines of
+    its calls."""
 
     module: Any
     ops: Mapping[str, str]
+    lines: Mapping[str, Mapping[Span, None]]
 
 
 def lower(source: Source) -> Lowered:
@@ -133,6 +135,7 @@ class Lowering:
         self.globals: dict[str, Any] = {}
         self.kernels: dict[Any, Any] = {}
         self.ops: dict[str, str] = {}
+        self.lines: dict[str, dict[Span, None]] = {}
         self.pending: list[tuple[Any, FunctionExpr]] = []
 
     def run(self) -> Lowered:
@@ -141,7 +144,7 @@ class Lowering:
         while self.pending:
             target, function = self.pending.pop()
             self.builder.update_func(target, self.function(target.name_hint, function))
-        return Lowered(self.normalized(), self.ops)
+        return Lowered(self.normalized(), self.ops, self.lines)
 
     def normalized(self) -> Any:
         """The module that was built, in Relax's normal form."""
@@ -248,11 +251,19 @@ class Lowering:
         outs = [scope.types.type(t) for t in choice.info.outputs()]
         args = tvm.RelaxTuple(operands)
         if choice.compiled:
-            result = tvm.call_tir(self.tir(choice, sizes), args, outs)
+            kernel = self.tir(choice, sizes)
+            self.name(kernel.name_hint, choice.implementation.name, call)
+            result = tvm.call_tir(kernel, args, outs)
         else:
-            self.ops[packed_name(choice)] = choice.implementation.name
+            self.name(packed_name(choice), choice.implementation.name, call)
             result = tvm.call_dps_packed(packed_name(choice), args, outs)
         return self.tupled(scope, call.type, result)
+
+    def name(self, function: str, operator: str, call: Call) -> None:
+        """Enter the operator and the line of a call of a PrimFunc or packed function."""
+        self.ops[function] = operator
+        if call.span is not None:
+            self.lines.setdefault(function, {})[call.span] = None
 
     def tupled(self, scope: Scope, kind: Type, result: Any) -> Any:
         """The result of a call, which is no tuple to Relax if it has one field."""
@@ -274,7 +285,7 @@ class Lowering:
     def loop(self, scope: Scope, call: Call, op: LoopOp) -> Any:
         """A loop: a function in Python that repeats a step and writes to the results."""
         name = loop_of(op, call).function_name
-        self.ops[name] = op.name
+        self.name(name, op.name, call)
         outs = [scope.types.type(t) for t in op.result.fields]
         result = tvm.call_dps_packed(name, tvm.RelaxTuple([self.atom(scope, a) for a in call.args[1:]]), outs)
         return self.tupled(scope, op.result, result)
@@ -288,7 +299,7 @@ class Lowering:
         assert isinstance(call.type, TensorType)
         tensors = [self.atom(scope, a) for a in _tensors(call.args)]
         name = function_name(call)
-        self.ops[name] = call.op_name
+        self.name(name, call.op_name, call)
         eager = tvm.call_pure_packed(tvm.ExternFunc(name), *tensors, ty_args=[_unsized(call.type)])
         result = self.bind_as(scope, "", _unsized(call.type), eager)
         kind = scope.types.type(call.type)
@@ -334,7 +345,6 @@ class Lowering:
             pattern = numbers.get("opaque" if takes_sizes else kernel_spec.pattern)
             func = func if pattern is None else func.with_attr("op_pattern", pattern)
             target = self.kernels[key] = self.builder.add_func(func, identifier(kernel_spec.name))
-            self.ops[target.name_hint] = choice.implementation.name
         return target
 
 

@@ -13,8 +13,8 @@ import meta
 from meta import nn
 from meta.errors import NotSupportedError
 from meta.pictures import Picture
-from meta.vm.drawings import Timeline, timeline
-from meta.vm.located import locate
+from meta.pictures.programs import Timeline
+from meta.vm.located import locate, timeline
 from meta.vm.plan.graph import live_bytes
 from meta.vm.plan.kernels import OWN, PLANNED
 
@@ -76,7 +76,7 @@ def test_the_largest_tensors_have_their_lines() -> None:
     assert [e.bytes for e in largest] == sorted((e.bytes for e in living.steps[living.peak]), reverse=True)[:10]
     line = next(i for i, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "the line of the" in text)
     gelu = next(e for e in largest if e.what == "float32 of shape (64, 32) of gelu")
-    assert (gelu.layer, gelu.line) == ("activations", f"test_drawings.py:{line}")
+    assert (gelu.layer, gelu.lines) == ("activations", (f"{__file__}:{line}",))
 
 
 def test_inference_has_no_gradients() -> None:
