@@ -4,7 +4,8 @@ Words and integers are compared exactly, white space is not. What differs betwee
 
 - floats: equal within a thousandth, or 1e-5
 - durations ("12.5 us"), addresses, digests, and lines of Python files: any
-- sizes in bytes: equal within a quarter, because the memory that kernels need depends on the processor
+- sizes (before a unit of bytes, or with separators of thousands), and percentages: equal within a quarter, or 64 bytes,
+  because the memory that kernels need depends on the processor
 - paths: equal in the last component
 - tables with a column of microseconds: the same rows in any order, with any numbers
 """
@@ -25,7 +26,8 @@ _TOKEN = re.compile(
     |(?P<path>(?:[\w.~-]*/)+(?P<last>[\w.<>-]*))
     |(?P<address>\b0x[0-9a-f]+\b|\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{{8,}}\b)
     |(?P<duration>{_DIGITS}\s*(?P<unit>us|ms|s|seconds|min)\b)
-    |(?P<bytes>{_NUMBER}(?=\s+bytes\b))
+    |(?P<bytes>{_NUMBER}(?=\s+(?:bytes|[KMG]i?B)\b)|(?<![\w.])\d{{1,3}}(?:,\d{{3}})+(?!\w|\.\d))
+    |(?P<percent>{_DIGITS}(?=\s?%))
     |(?P<number>{_NUMBER})
     |(?P<text>\w+|\S)
     """,
@@ -33,7 +35,8 @@ _TOKEN = re.compile(
 )
 _KEPT = {"place": "file", "path": "last", "duration": "unit", "address": None}
 """What is compared of a kind of text: a group, or nothing."""
-_TOLERANCES = {"bytes": 0.25, "number": 1e-3}
+_TOLERANCES = {"bytes": (0.25, 64.0), "percent": (0.25, 0.1), "number": (1e-3, 1e-5)}
+"""Relative and absolute tolerances by kinds of text."""
 _TIMED = re.compile(r"^.*[a-z].*\bus\b(?!.*\d us\b)", re.M)
 
 
@@ -69,7 +72,8 @@ def _equal(expected: tuple[str, str], printed: tuple[str, str]) -> bool:
     texts = [text.replace(",", "") for _, text in (expected, printed)]
     if expected[0] == "number" and any(text.lstrip("-").isdigit() for text in texts):
         return False
-    return math.isclose(*map(float, texts), rel_tol=tolerance, abs_tol=1e-5)
+    relative, absolute = tolerance
+    return math.isclose(*map(float, texts), rel_tol=relative, abs_tol=absolute)
 
 
 def _rows(table: str) -> list[str]:

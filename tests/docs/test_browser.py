@@ -38,10 +38,13 @@ for (const page of PAGES) {
   }
   for (const theme of ["light", "dark"]) {
     body.dataset.theme = theme;
-    const text = view.getComputedStyle(view.document.querySelector("article p, article li") || body);
-    const [a, b] = [luminance(text.color), luminance(view.getComputedStyle(body).backgroundColor)];
-    entry.contrast[theme] = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    entry.size = parseFloat(text.fontSize);
+    const style = name => view.getComputedStyle(view.document.querySelector(name) || body);
+    const contrast = (text, paper) => {
+      const [a, b] = [luminance(style(text).color), luminance(style(paper).backgroundColor)];
+      return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    };
+    entry.contrast[theme] = Math.min(contrast("article p", "body"), contrast(".go", ".highlight:has(.go)"));
+    entry.size = parseFloat(style("article p").fontSize);
   }
   found.push(entry);
 }
