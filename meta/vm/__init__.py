@@ -4,8 +4,7 @@ executor, program     compiling for the types of a call, and the compiled progra
 arguments, runner     the arguments of a call, and its part in Python
 gradient              calls that record gradients
 ranks                 comparing programs that communicate
-dynamic_sizes         sizes that a program leaves open, and those it is compiled for
-size_checks           checks of those sizes
+dynamic_sizes         sizes that a program leaves open, their checks, and sizes it is compiled for
 report                dialects, memory, text and time of a program
 located               plans with the user's lines of kernels, and what pictures show of them
 lower                 from our IR to Relax
@@ -27,13 +26,12 @@ if TYPE_CHECKING:
     from meta.vm.executor import compile as compile  # noqa: A004
     from meta.vm.report import MemoryReport as MemoryReport
     from meta.vm.report import Profile as Profile
-    from meta.vm.saved.executor import LoadedExecutor as LoadedExecutor
-    from meta.vm.saved.read import load as load
+    from meta.vm.saved.files import LoadedExecutor as LoadedExecutor
+    from meta.vm.saved.files import load as load
 else:
     __getattr__, __dir__ = exports(__name__, {
         "meta.vm.executor": ("Executor", "compile"),
         "meta.vm.report": ("MemoryReport", "Profile"),
-        "meta.vm.saved.executor": ("LoadedExecutor",),
-        "meta.vm.saved.read": ("load",),
+        "meta.vm.saved.files": ("LoadedExecutor", "load"),
         "meta.vm.dynamic_sizes": ("SpecialisationWarning",),
     })  # fmt: skip

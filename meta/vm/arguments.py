@@ -20,8 +20,7 @@ from meta.records import record
 from meta.schema._dsl import TensorLike
 from meta.tracing.program import check_inputs
 from meta.tree import Tree, flatten, named_leaves
-from meta.vm.dynamic_sizes import OpenSizes
-from meta.vm.size_checks import SizeChecks, size_checks
+from meta.vm.dynamic_sizes import OpenSizes, SizeChecks, size_checks
 
 
 class Recordable(Protocol):

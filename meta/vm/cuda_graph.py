@@ -28,7 +28,7 @@ from meta.dtype import itemsize
 from meta.errors import MetaError
 from meta.ir.type import TensorType, tensor_type
 from meta.vm.lower.choose import Source, output_types, private_memory
-from meta.vm.plan.allocations import Destinations
+from meta.vm.plan.kernels import Destinations
 from meta.vm.runner import Machine
 
 R = TypeVar("R")

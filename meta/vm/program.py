@@ -10,9 +10,9 @@ from meta.eager.ndarray import NDArray
 from meta.ir.module import Module
 from meta.records import record
 from meta.vm.build.executables import Loaded
+from meta.vm.dynamic_sizes import SizeChecks
 from meta.vm.lower.choose import Source
 from meta.vm.runner import Machine, Runner
-from meta.vm.size_checks import SizeChecks
 
 if TYPE_CHECKING:
     from meta.vm.cuda_graph import GraphCall

@@ -30,7 +30,7 @@ from meta.locks import new_lock
 from meta.records import record
 from meta.vm import lower, plan
 from meta.vm.lower.choose import Choice, Source, packed_name, register_kernels
-from meta.vm.plan.allocations import Destinations, PlannedBytes
+from meta.vm.plan.kernels import Destinations, PlannedBytes
 
 if TYPE_CHECKING:
     from meta.vm.lower.translate import Lowered

@@ -21,7 +21,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from meta.vm.plan.allocations import PlannedBytes
 from meta.vm.plan.functions import KernelTable
 from meta.vm.plan.graph import Aliases, live_bytes, memory_sizes, spans
 from meta.vm.plan.kernels import (
@@ -33,6 +32,7 @@ from meta.vm.plan.kernels import (
     Memory,
     ObjectCall,
     Operand,
+    PlannedBytes,
     Step,
     Tensor,
     leaves,

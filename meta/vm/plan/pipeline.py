@@ -12,14 +12,13 @@ from meta.backend.tvm.kernel import UNPROVED
 from meta.ir.analysis import contents
 from meta.vm.lower.choose import ASYNCHRONOUS, Source
 from meta.vm.lower.translate import Lowered
-from meta.vm.plan.allocations import Destinations, PlannedBytes
 from meta.vm.plan.budget import MemoryTrade, keep_to_budget
 from meta.vm.plan.bundle import bundle_kernels
 from meta.vm.plan.communication import overlap_collectives
 from meta.vm.plan.functions import KernelTable, lift_workspaces
 from meta.vm.plan.fusion import fuse_and_schedule
 from meta.vm.plan.graph import order_kernels
-from meta.vm.plan.kernels import KernelList, leaves
+from meta.vm.plan.kernels import Destinations, KernelList, PlannedBytes, leaves
 from meta.vm.plan.memory import assign_memory, planned_bytes, update_in_place, write_over_operands
 from meta.vm.plan.relax import ListEmitter, read_functions
 from meta.vm.plan.verify import expected_values, verify

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from meta.backend.tvm import adapter as tvm
-from meta.vm.plan.allocations import Destination, Destinations
 from meta.vm.plan.kernels import (
     OBJECT,
     OWN,
     PARAMETER,
     PLANNED,
+    Destination,
+    Destinations,
     KernelCall,
     KernelList,
     ObjectCall,

@@ -2,15 +2,14 @@
 
 kernels       the functions of libraries that a program calls, by operator and dialect
 convention    how a program is called, as JSON and IR text
-write, read   programs to files, and back
-executor      a loaded program
+files         programs to files, and back, and a loaded program
 shared        a program as a shared library, for C
 """
 
 from __future__ import annotations
 
-from meta.vm.saved.executor import LoadedExecutor as LoadedExecutor
-from meta.vm.saved.read import load as load
-from meta.vm.saved.write import write as write
+from meta.vm.saved.files import LoadedExecutor as LoadedExecutor
+from meta.vm.saved.files import load as load
+from meta.vm.saved.files import write as write
 
 __all__ = ["LoadedExecutor", "load", "write"]

@@ -29,13 +29,13 @@ from meta.tracing.emitter import Draws
 from meta.tracing.state import LeftGradient
 from meta.tree import Tree, flatten
 from meta.vm.build.executables import Loaded
+from meta.vm.dynamic_sizes import SizeChecks
 from meta.vm.lower.calls import Calls, LoopCall, loops_of
 from meta.vm.lower.calls import register as register_loops
 from meta.vm.lower.choose import Source, output_types, register_kernels
 from meta.vm.program import Program
 from meta.vm.runner import Machine, Runner, finisher, flat_tree, program_runner
 from meta.vm.saved.kernels import call_function, check_found_again, functions_of, parsed_functions, signature_function
-from meta.vm.size_checks import SizeChecks
 
 _RESULTS: Final = "results"
 _PLAIN: Final = (bool, int, float, str, type(None))

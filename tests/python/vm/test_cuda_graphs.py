@@ -15,7 +15,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.device import CPU
 from meta.ir.type import tensor_type
 from meta.vm import cuda_graph as graphs
-from meta.vm.plan.allocations import Destination, Destinations
+from meta.vm.plan.kernels import Destination, Destinations
 
 SIZE = 16
 """float32 elements of each tensor: 64 bytes, the alignment that kernels expect."""

@@ -32,7 +32,7 @@ from meta.frontend.torch.dynamo.roles import Roles
 from meta.frontend.torch.dynamo.shapes import inverse
 from meta.ir.type import TensorType
 from meta.vm.cuda_graph import MAX_RECORDINGS, WARM_UP_CALLS, GraphRecorder, remember
-from meta.vm.plan.allocations import Destinations
+from meta.vm.plan.kernels import Destinations
 from meta.vm.program import Program
 from meta.vm.runner import unpacker
 
