@@ -29,7 +29,7 @@ SOURCES: Final = pathsep.join(str(path) for folder in _FOLDERS for path in sorte
 """The files that formulas are made of."""
 
 
-class Node(Tensor):
+class Term(Tensor):
     """A number for each element: an operand, without an operator, or the result of a call."""
 
     __slots__ = ("args", "op", "type")
@@ -66,10 +66,10 @@ class HeldNumber(float):
 
 
 def _delegated(name: str) -> Any:
-    """The method of HeldNumber that is one of Number; operators on nodes are methods of nodes."""
+    """The method of HeldNumber that is one of Number; operators on terms are methods of terms."""
 
     def method(self: HeldNumber, *others: Any) -> Any:
-        if any(isinstance(other, Node) for other in others):
+        if any(isinstance(other, Term) for other in others):
             return NotImplemented
         result = getattr(self.number, name)(*(o.number if isinstance(o, HeldNumber) else o for o in others))
         return HeldNumber(result) if isinstance(result, Number) else result
@@ -85,58 +85,58 @@ for _name in ("neg", "abs", "eq", "ne", "lt", "le", "gt", "ge", "bool", "float",
 
 
 def recorded(decomposition: Callable[..., Any], *args: Any) -> Any:
-    """The results of a decomposition, as nodes, of nodes in place of tensors."""
+    """The results of a decomposition, as terms, of terms in place of tensors."""
     with isolated("tvm"):
-        modes.emit = lambda op, args: Node(op.infer(tuple(map(as_type, args))), op, args)
+        modes.emit = lambda op, args: Term(op.infer(tuple(map(as_type, args))), op, args)
         return decomposition(*(HeldNumber(a) if isinstance(a, Number) else a for a in args))
 
 
-def operand(dtype: str) -> Node:
+def operand(dtype: str) -> Term:
     """A new operand."""
-    return Node(tensor_type((), dtype))
+    return Term(tensor_type((), dtype))
 
 
-def computed(root: Node, values: Mapping[Node, Expr]) -> Expr:
-    """The expression of a node, from the expressions of operands. A value with several uses becomes a variable."""
+def computed(root: Term, values: Mapping[Term, Expr]) -> Expr:
+    """The expression of a term, from the expressions of operands. A value with several uses becomes a variable."""
     order = list(dict.fromkeys(operands_first(root, values)))
-    uses = Counter(arg for node in order for arg in node.args if isinstance(arg, Node))
+    uses = Counter(arg for term in order for arg in term.args if isinstance(arg, Term))
 
-    def after(count: int, values: Mapping[Node, Expr]) -> Expr:
+    def after(count: int, values: Mapping[Term, Expr]) -> Expr:
         if count == len(order):
             return values[root]
-        node, value = order[count], _call(order[count], values)
-        if uses[node] > 1 and is_float(value):
-            return let(value, lambda var: after(count + 1, {**values, node: var}))
-        return after(count + 1, {**values, node: value})
+        term, value = order[count], _call(order[count], values)
+        if uses[term] > 1 and is_float(value):
+            return let(value, lambda var: after(count + 1, {**values, term: var}))
+        return after(count + 1, {**values, term: value})
 
     return after(0, values)
 
 
-def operands_first(node: Node, values: Mapping[Node, Expr]) -> Iterable[Node]:
-    """A node and those that it is computed from, down to the ones with values, perhaps several times."""
-    if node not in values:
-        for arg in node.args:
-            if isinstance(arg, Node):
+def operands_first(term: Term, values: Mapping[Term, Expr]) -> Iterable[Term]:
+    """A term and those that it is computed from, down to the ones with values, perhaps several times."""
+    if term not in values:
+        for arg in term.args:
+            if isinstance(arg, Term):
                 yield from operands_first(arg, values)
-        yield node
+        yield term
 
 
-def _call(node: Node, values: Mapping[Node, Expr]) -> Expr:
-    op, args = node.op, node.args
+def _call(term: Term, values: Mapping[Term, Expr]) -> Expr:
+    op, args = term.op, term.args
     assert op is not None
     if op.name == "cast":
-        return cast(values[args[0]], node.dtype)
+        return cast(values[args[0]], term.dtype)
     if op.name == "full":
-        return constant(args[1], node.dtype)
+        return constant(args[1], term.dtype)
     tensors = [arg.is_tensor for arg in op.schema.args]
     types = [as_type(a) for a, is_tensor in zip(args, tensors, strict=True) if is_tensor]
-    dtype = node.dtype if op.name == "where" else wide_dtype(operand_dtype(*types), node.dtype)
+    dtype = term.dtype if op.name == "where" else wide_dtype(operand_dtype(*types), term.dtype)
 
     def argument(arg: Any, is_tensor: bool) -> Any:
         plain = arg.number if isinstance(arg, HeldNumber) else arg
         if not is_tensor:
             return plain
-        return values[arg] if isinstance(arg, Node) else constant(plain, dtype)
+        return values[arg] if isinstance(arg, Term) else constant(plain, dtype)
 
     arguments = list(map(argument, args, tensors))
     if op.name == "where":
@@ -146,7 +146,7 @@ def _call(node: Node, values: Mapping[Node, Expr]) -> Expr:
     assert isinstance(chosen.payload.compute, PerElement), op.name
     operands = [cast(a, dtype) for a, is_tensor in zip(arguments, tensors, strict=True) if is_tensor]
     attributes = [a for a, is_tensor in zip(arguments, tensors, strict=True) if not is_tensor]
-    return cast(chosen.payload.compute.function(*operands, *attributes), node.dtype)
+    return cast(chosen.payload.compute.function(*operands, *attributes), term.dtype)
 
 
 def decomposition_of(name: str) -> Decomposition:
@@ -160,9 +160,9 @@ def formula(name: str) -> Callable[..., Expr]:
     decomposition = decomposition_of(name).function
 
     def run(*args: Any) -> Expr:
-        nodes = [operand(dtype_of(a)) if _is_expression(a) else a for a in args]
-        values = {node: a for node, a in zip(nodes, args, strict=True) if isinstance(node, Node)}
-        return computed(recorded(decomposition, *nodes), values)
+        terms = [operand(dtype_of(a)) if _is_expression(a) else a for a in args]
+        values = {term: a for term, a in zip(terms, args, strict=True) if isinstance(term, Term)}
+        return computed(recorded(decomposition, *terms), values)
 
     return run
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,7 +70,7 @@ class UnknownType:
 
 
 Type: TypeAlias = TensorType | TupleType | FuncType | RefType | NamedType | UnknownType
-TYPES = (TensorType, TupleType, FuncType, RefType, NamedType, UnknownType)
+TYPES = get_args(Type)
 UNKNOWN_TYPE = UnknownType()
 
 
@@ -232,7 +232,7 @@ class TuplePattern:
 
 
 Pattern: TypeAlias = WildcardPattern | VarPattern | ConstructorPattern | TuplePattern
-PATTERNS = (WildcardPattern, VarPattern, ConstructorPattern, TuplePattern)
+PATTERNS = get_args(Pattern)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -262,23 +262,7 @@ Expr: TypeAlias = (
     | RefWrite
     | Match
 )
-EXPRESSIONS = (
-    Var,
-    GlobalVar,
-    OpRef,
-    ConstructorRef,
-    Constant,
-    Call,
-    Tuple,
-    TupleGetItem,
-    Let,
-    If,
-    RelayFunction,
-    RefCreate,
-    RefRead,
-    RefWrite,
-    Match,
-)
+EXPRESSIONS = get_args(Expr)
 
 
 # --- modules ---------------------------------------------------------------------------------------------------------

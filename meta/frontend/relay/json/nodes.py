@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from dataclasses import fields as members
 from typing import Any, TypeAlias
 
 from meta.frontend.relay import ast
@@ -53,8 +55,11 @@ class JsonNode:
     def types(self, value: object) -> tuple[ast.Type, ...]:
         return tuple(self.type(each) for each in self.items(value))
 
+    def pattern(self, value: object) -> ast.Pattern:
+        return self.checked(value, ast.PATTERNS, "a pattern")
+
     def patterns(self, value: object) -> tuple[ast.Pattern, ...]:
-        return tuple(self.checked(each, ast.PATTERNS, "a pattern") for each in self.items(value))
+        return tuple(self.pattern(each) for each in self.items(value))
 
     def var(self, value: object) -> ast.Var:
         return self.checked(value, ast.Var, "a variable")
@@ -82,6 +87,26 @@ def _node(names: str, *fields: str) -> Callable[[Callable[..., Any]], Callable[.
         return function
 
     return enter
+
+
+_CONVERSIONS: dict[str, Callable[[JsonNode, Any], Any]] = {
+    "Expr": JsonNode.expr, "tuple[Expr, ...]": JsonNode.exprs, "Type": JsonNode.type,
+    "tuple[Type, ...]": JsonNode.types, "Pattern": JsonNode.pattern, "tuple[Pattern, ...]": JsonNode.patterns,
+    "Var": JsonNode.var, "Attributes": JsonNode.mapping, "tuple[str, ...]": JsonNode.names,
+}  # fmt: skip
+"""How the value of a field is checked, by its annotation in the syntax tree."""
+
+
+def _record(names: str, kind: type[Any], *fields: str) -> None:
+    """Register a class of the syntax tree: the node has its first fields, in their order."""
+    conversions = [_CONVERSIONS[str(field.type).replace("ast.", "")] for field in members(kind)[: len(fields)]]
+    has_place = any(field.name == "place" for field in members(kind))
+
+    def build(node: JsonNode, *values: object) -> Any:
+        converted = [convert(node, value) for convert, value in zip(conversions, values, strict=True)]
+        return kind(*converted, place=node.place) if has_place else kind(*converted)
+
+    _node(names, *fields)(build)
 
 
 # --- modules ---
@@ -147,32 +172,12 @@ def _constant(node: JsonNode) -> ast.Expr:
     return ast.Constant(*node.graph.array(node.index, node.graph.integer(node.index, "data")), node.place)
 
 
-@_node("relay.Call", "op", "args", "attrs")
-def _call(node: JsonNode, op: object, args: object, attrs: object) -> ast.Expr:
-    return ast.Call(node.expr(op), node.exprs(args), node.mapping(attrs), node.place)
-
-
-@_node("relay.Tuple", "fields")
-def _tuple(node: JsonNode, fields: object) -> ast.Expr:
-    return ast.Tuple(node.exprs(fields), node.place)
-
-
 @_node("relay.TupleGetItem", "tuple_value")
 def _field(node: JsonNode, value: object) -> ast.Expr:
     index = node.graph.integer(node.index, "index")
     if not 0 <= index < 10**9:
         raise node.error(f"field {index} of a tuple")
     return ast.TupleGetItem(node.expr(value), index, node.place)
-
-
-@_node("relay.Let", "var", "value", "body")
-def _let(node: JsonNode, var: Any, value: object, body: object) -> ast.Expr:
-    return ast.Let(node.var(var), node.expr(value), node.expr(body), node.place)
-
-
-@_node("relay.If", "cond", "true_branch", "false_branch")
-def _if(node: JsonNode, condition: Any, then: object, otherwise: object) -> ast.Expr:
-    return ast.If(node.expr(condition), node.expr(then), node.expr(otherwise), node.place)
 
 
 @_node("relay.Function", "params", "body", "ret_type", "type_params", "attrs")
@@ -189,21 +194,6 @@ def _dict_attrs(node: JsonNode, values: Any) -> dict[str, Any]:
     return node.mapping(values)
 
 
-@_node("relay.RefCreate", "value")
-def _ref_create(node: JsonNode, value: object) -> ast.Expr:
-    return ast.RefCreate(node.expr(value), node.place)
-
-
-@_node("relay.RefRead", "ref")
-def _ref_read(node: JsonNode, ref: object) -> ast.Expr:
-    return ast.RefRead(node.expr(ref), node.place)
-
-
-@_node("relay.RefWrite", "ref", "value")
-def _ref_write(node: JsonNode, ref: object, value: object) -> ast.Expr:
-    return ast.RefWrite(node.expr(ref), node.expr(value), node.place)
-
-
 @_node("relay.Match", "data", "clauses")
 def _match(node: JsonNode, value: object, clauses: object) -> ast.Expr:
     checked: list[tuple[ast.Pattern, ast.Expr]] = []
@@ -213,32 +203,10 @@ def _match(node: JsonNode, value: object, clauses: object) -> ast.Expr:
     return ast.Match(node.expr(value), tuple(checked), node.graph.field(node.index, "complete") != "0", node.place)
 
 
+@dataclass(frozen=True, slots=True)
 class _Clause:
-    __slots__ = ("body", "pattern")
-
-    def __init__(self, pattern: ast.Pattern, body: ast.Expr) -> None:
-        self.pattern = pattern
-        self.body = body
-
-
-@_node("relay.Clause", "lhs", "rhs")
-def _clause(node: JsonNode, pattern: object, body: object) -> _Clause:
-    return _Clause(node.checked(pattern, ast.PATTERNS, "a pattern"), node.expr(body))
-
-
-@_node("relay.PatternWildcard")
-def _wildcard(_: JsonNode) -> ast.Pattern:
-    return ast.WildcardPattern()
-
-
-@_node("relay.PatternVar", "var")
-def _variable_pattern(node: JsonNode, var: Any) -> ast.Pattern:
-    return ast.VarPattern(node.var(var))
-
-
-@_node("relay.PatternTuple", "patterns")
-def _tuple_pattern(node: JsonNode, fields: object) -> ast.Pattern:
-    return ast.TuplePattern(node.patterns(fields))
+    pattern: ast.Pattern
+    body: ast.Expr
 
 
 @_node("relay.PatternConstructor", "constructor", "patterns")
@@ -267,21 +235,6 @@ def _dimension(node: JsonNode, value: object) -> int | str | None:
     return value if isinstance(value, (int, str)) else None
 
 
-@_node("TupleType relay.TupleType", "fields")
-def _tuple_type(node: JsonNode, fields: object) -> ast.Type:
-    return ast.TupleType(node.types(fields))
-
-
-@_node("FuncType relay.FuncType", "arg_types", "ret_type", "type_params")
-def _function_type(node: JsonNode, params: object, result: object, type_params: object) -> ast.Type:
-    return ast.FuncType(node.types(params), node.type(result), node.names(type_params))
-
-
-@_node("relay.RefType RelayRefType relay.RelayRefType", "value")
-def _ref_type(node: JsonNode, value: object) -> ast.Type:
-    return ast.RefType(node.type(value))
-
-
 @_node("TypeVar GlobalTypeVar relay.TypeVar relay.GlobalTypeVar")
 def _type_name(node: JsonNode) -> ast.Type:
     return ast.NamedType(node.text("name_hint"))
@@ -292,9 +245,23 @@ def _type_call(node: JsonNode, head: object, args: object) -> ast.Type:
     return ast.NamedType(node.checked(head, ast.NamedType, "a name").name, node.types(args))
 
 
-@_node("IncompleteType relay.IncompleteType")
-def _unknown_type(_: JsonNode) -> ast.Type:
-    return ast.UNKNOWN_TYPE
+# --- classes of the syntax tree with the fields of the node ---
+
+_record("relay.Call", ast.Call, "op", "args", "attrs")
+_record("relay.Tuple", ast.Tuple, "fields")
+_record("relay.Let", ast.Let, "var", "value", "body")
+_record("relay.If", ast.If, "cond", "true_branch", "false_branch")
+_record("relay.RefCreate", ast.RefCreate, "value")
+_record("relay.RefRead", ast.RefRead, "ref")
+_record("relay.RefWrite", ast.RefWrite, "ref", "value")
+_record("relay.Clause", _Clause, "lhs", "rhs")
+_record("relay.PatternWildcard", ast.WildcardPattern)
+_record("relay.PatternVar", ast.VarPattern, "var")
+_record("relay.PatternTuple", ast.TuplePattern, "patterns")
+_record("TupleType relay.TupleType", ast.TupleType, "fields")
+_record("FuncType relay.FuncType", ast.FuncType, "arg_types", "ret_type", "type_params")
+_record("relay.RefType RelayRefType relay.RelayRefType", ast.RefType, "value")
+_record("IncompleteType relay.IncompleteType", ast.UnknownType)
 
 
 # --- numbers and dimensions ---

@@ -14,7 +14,8 @@ from meta.backend.tvm.intrinsic import Expr
 from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, element
 from meta.op.dialect.tvm import Registrar
-from meta.op.formulas import SOURCES, Node, computed, decomposition_of, operand, operands_first, recorded
+from meta.op.formulas import SOURCES, Term, computed, decomposition_of, operand, operands_first, recorded
+from meta.op.registry import get
 
 compute = Registrar(SOURCES).compute
 
@@ -22,30 +23,31 @@ compute = Registrar(SOURCES).compute
 def _register(name: str, *lift: str) -> None:
     """Register the step of an optimizer. lift: the numbers that eager kernels take at run time."""
     decomposition = decomposition_of(name).function
+    roles = [arg.type.role for arg in get(name).schema.args]
 
     @compute(name, lift=lift, constants=(0,))
     def step(*args: Any, out: Outs) -> Any:
         shape, dtype = out[0].shape, accumulation_dtype(out[0].dtype)
-        # Numbers that are 0-d tensors keep their dtype: float64 has digits of 1 - beta that float32 has not.
+        # Numbers that are tensors keep their dtype: float64 has digits of 1 - beta that float32 has not.
         operands = {
-            operand(dtype if len(arg.shape) == len(shape) else str(arg.dtype)): arg
-            for arg in args
+            operand(dtype if role == "tensor" else str(arg.dtype)): arg
+            for role, arg in zip(roles, args, strict=True)
             if hasattr(arg, "shape")
         }
-        nodes = iter(operands)
-        results = recorded(decomposition, *(next(nodes) if hasattr(arg, "shape") else arg for arg in args))
-        stages: dict[Node, Any] = {}
+        terms = iter(operands)
+        results = recorded(decomposition, *(next(terms) if hasattr(arg, "shape") else arg for arg in args))
+        stages: dict[Term, Any] = {}
 
-        def values(index: tuple[Any, ...]) -> Mapping[Node, Expr]:
-            return {node: element(x, index, node.dtype) for node, x in (operands | stages).items()}
+        def values(index: tuple[Any, ...]) -> Mapping[Term, Expr]:
+            return {term: element(x, index, term.dtype) for term, x in (operands | stages).items()}
 
-        def result(node: Node, stored: str) -> Any:
-            return te.compute(shape, lambda *i: cast(computed(node, values(i)), stored), name)
+        def result(term: Term, stored: str) -> Any:
+            return te.compute(shape, lambda *i: cast(computed(term, values(i)), stored), name)
 
         states = dict(zip(results[1:], out[1:], strict=True))
-        for node in sorted(states, key=lambda node: len(set(operands_first(node, {})))):  # those that others read first
-            stages[node] = result(node, states[node].dtype)
-        return result(results[0], out[0].dtype), *(stages[node] for node in states)
+        for term in sorted(states, key=lambda term: len(set(operands_first(term, {})))):  # those that others read first
+            stages[term] = result(term, states[term].dtype)
+        return result(results[0], out[0].dtype), *(stages[term] for term in states)
 
 
 _register("sgd", "momentum", "weight_decay")
