@@ -9,24 +9,26 @@ import meta
 from meta._generated.methods import Tensor
 from meta.op.decomposition import decomposition
 
+_Number = Tensor | float
 
-def _in_dtype(x: Any, *values: Any) -> list[Any]:
+
+def _in_dtype(x: Tensor, *values: Tensor | float | None) -> list[Any]:
     """Tensors in the dtype of x, and numbers."""
     return [meta.cast(v, x.dtype) if isinstance(v, Tensor) else v for v in values]
 
 
-def _decayed(x: Any, weight_decay: Any, decayed: Any, plain: Any) -> Any:
+def _decayed(x: Tensor, weight_decay: _Number, decayed: Tensor, plain: Tensor) -> Any:
     """`decayed`, or `plain` for a decay of 0: 0 * x is not 0 for infinities."""
     if not isinstance(weight_decay, Tensor):
         return plain if weight_decay == 0 else decayed
     return meta.where(meta.equal(weight_decay, 0), plain, decayed)
 
 
-def _gradient(x: Any, dx: Any, weight_decay: Any) -> Any:
+def _gradient(x: Tensor, dx: Tensor, weight_decay: _Number) -> Any:
     return _decayed(x, weight_decay, dx + weight_decay * x, dx)
 
 
-def _running_mean(state: Any, beta: Any, value: Any) -> Any:
+def _running_mean(state: Tensor, beta: _Number, value: Tensor) -> Any:
     """1 - beta has few digits in float32: the difference is rounded, and not beta."""
     if not isinstance(beta, Tensor):
         return beta * state + (1 - beta) * value
@@ -34,20 +36,20 @@ def _running_mean(state: Any, beta: Any, value: Any) -> Any:
     return meta.cast(beta, value.dtype) * state + rest * value
 
 
-def _correction(beta: Any, step: Any, x: Any) -> Any:
+def _correction(beta: _Number, step: _Number, x: Tensor) -> Any:
     """1 - beta**step: a running mean that started at 0 is divided by it."""
     step = step if isinstance(step, Tensor) else meta.full((), step, "float64", x.device)
     if isinstance(beta, Tensor):
         return meta.cast(1.0 - meta.power(meta.cast(beta, "float64"), meta.cast(step, "float64")), x.dtype)
     if beta == 0:
         return 1.0
-    logarithm = beta.log() if hasattr(beta, "log") else math.log(beta)  # of a number that a kernel takes at run time
-    return -meta.expm1(meta.cast(step, x.dtype) * logarithm)
+    log: Any = getattr(beta, "log", None)  # of a number that a kernel takes at run time
+    return -meta.expm1(meta.cast(step, x.dtype) * (math.log(beta) if log is None else log()))
 
 
 @decomposition("sgd")
 def sgd(
-    x: Any, dx: Any, v: Any, learning_rate: Any, momentum: Any, weight_decay: Any, nesterov: bool
+    x: Tensor, dx: Tensor, v: Tensor, learning_rate: _Number, momentum: _Number, weight_decay: _Number, nesterov: bool
 ) -> tuple[Any, ...]:
     dx, v, rate, momentum, decay = _in_dtype(x, dx, v, learning_rate, momentum, weight_decay)
     gradient = _gradient(x, dx, decay)
@@ -56,14 +58,14 @@ def sgd(
 
 
 @decomposition("adam")
-def adam(x: Any, dx: Any, m: Any, v: Any, *numbers: Any) -> tuple[Any, ...]:
+def adam(x: Tensor, dx: Tensor, m: Tensor, v: Tensor, *numbers: Any) -> tuple[Any, ...]:
     return amsgrad(x, dx, m, v, None, *numbers)
 
 
 @decomposition("amsgrad")
 def amsgrad(
-    x: Any, dx: Any, m: Any, v: Any, v_max: Any, step: Any, learning_rate: Any, beta1: Any, beta2: Any, eps: Any,
-    weight_decay: Any, decoupled: bool,
+    x: Tensor, dx: Tensor, m: Tensor, v: Tensor, v_max: Tensor | None, step: _Number | None, learning_rate: _Number,
+    beta1: _Number, beta2: _Number, eps: _Number, weight_decay: _Number, decoupled: bool,
 ) -> tuple[Any, ...]:  # fmt: skip
     dx, m, v, v_max, rate, eps, decay = _in_dtype(x, dx, m, v, v_max, learning_rate, eps, weight_decay)
     gradient = dx if decoupled else _gradient(x, dx, decay)
@@ -77,7 +79,9 @@ def amsgrad(
 
 
 @decomposition("adagrad")
-def adagrad(x: Any, dx: Any, total: Any, learning_rate: Any, eps: Any, weight_decay: Any) -> tuple[Any, ...]:
+def adagrad(
+    x: Tensor, dx: Tensor, total: Tensor, learning_rate: _Number, eps: _Number, weight_decay: _Number
+) -> tuple[Any, ...]:
     dx, total, rate, eps, decay = _in_dtype(x, dx, total, learning_rate, eps, weight_decay)
     gradient = _gradient(x, dx, decay)
     new_total = total + gradient * gradient
@@ -85,14 +89,14 @@ def adagrad(x: Any, dx: Any, total: Any, learning_rate: Any, eps: Any, weight_de
 
 
 @decomposition("rmsprop")
-def rmsprop(x: Any, dx: Any, v: Any, velocity: Any, *numbers: Any) -> tuple[Any, ...]:
+def rmsprop(x: Tensor, dx: Tensor, v: Tensor, velocity: Tensor, *numbers: Any) -> tuple[Any, ...]:
     return rmsprop_centered(x, dx, v, velocity, None, *numbers)
 
 
 @decomposition("rmsprop_centered")
 def rmsprop_centered(
-    x: Any, dx: Any, v: Any, velocity: Any, m: Any, learning_rate: Any, alpha: Any, eps: Any, weight_decay: Any,
-    momentum: Any,
+    x: Tensor, dx: Tensor, v: Tensor, velocity: Tensor, m: Tensor | None, learning_rate: _Number, alpha: _Number,
+    eps: _Number, weight_decay: _Number, momentum: _Number,
 ) -> tuple[Any, ...]:  # fmt: skip
     dx, v, velocity, m, rate, eps, decay, momentum = _in_dtype(
         x, dx, v, velocity, m, learning_rate, eps, weight_decay, momentum

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 from meta.backend.windows import Windows
 from meta.dtype import int_range, is_int
 from meta.op import windows
@@ -40,7 +41,7 @@ def _repeated(places: _Array, exist: _Array) -> _Array:
     return np.take_along_axis(places, order, -1)
 
 
-def _counts(axes: _Axes, include_pad: bool, x: Any) -> Any:
+def _counts(axes: _Axes, include_pad: bool, x: Tensor) -> Any:
     """The number of elements of each window, with an axis for its elements."""
     grid: Any = np.indices([axis.count for axis in axes])
     counts: Any = np.ones(grid.shape[1:])
@@ -49,24 +50,24 @@ def _counts(axes: _Axes, include_pad: bool, x: Any) -> Any:
     return meta.array(counts[..., None], x.dtype, device=x.device)
 
 
-def _picked(x: Any, places: _Array) -> Any:
+def _picked(x: Tensor, places: _Array) -> Any:
     """(batch, channels, *windows, elements)."""
     return meta.take(meta.reshape(x, (*x.shape[:2], prod(x.shape[2:]))), meta.array(places, device=x.device), 2)
 
 
-def _masked(values: Any, exist: _Array, other: Any) -> Any:
+def _masked(values: Tensor, exist: _Array, other: float) -> Any:
     """`other` for values that do not exist."""
     return values if exist.all() else meta.where(meta.array(exist, device=values.device), values, other)
 
 
-def _placed(values: Any, places: Any, shape: Any) -> Any:
+def _placed(values: Tensor, places: Tensor, shape: Sequence[int]) -> Any:
     """The sums of values at flat places of images of a shape."""
     flat = meta.zeros((*shape[:2], prod(shape[2:])), values.dtype, values.device)
     places, values = (meta.reshape(t, (*shape[:2], prod(values.shape[2:]))) for t in (places, values))
     return meta.reshape(meta.scatter_add(flat, 2, places, values), shape)
 
 
-def _maximum(x: Any, axes: _Axes) -> tuple[Any, Any]:
+def _maximum(x: Tensor, axes: _Axes) -> tuple[Any, Any]:
     """The maximum of each window, and its flat position: of the first of equal elements, of the last of several NaN, -1
     where a window has no element."""
     places, exist = _elements(axes)
@@ -80,44 +81,44 @@ def _maximum(x: Any, axes: _Axes) -> tuple[Any, Any]:
     return meta.max(values, (-1,)), meta.squeeze(indices, (-1,))
 
 
-def _maximum_dx(dy: Any, indices: Any, shape: Any, *_: Any) -> Any:
+def _maximum_dx(dy: Tensor, indices: Tensor, shape: Sequence[int], *_: Any) -> Any:
     return _placed(meta.where(indices < 0, 0, dy), meta.maximum(indices, 0), shape)
 
 
-def _mean(x: Any, axes: _Axes, include_pad: bool) -> Any:
+def _mean(x: Tensor, axes: _Axes, include_pad: bool) -> Any:
     places, exist = _elements(axes)
     total = meta.sum(_masked(_picked(x, places), exist, 0), (-1,), True)
     counts = meta.maximum(_counts(axes, include_pad, total), 1)
     return meta.squeeze(meta.trunc_divide(total, counts) if is_int(x.dtype) else total / counts, (-1,))
 
 
-def _mean_dx(dy: Any, shape: Any, axes: _Axes, include_pad: bool) -> Any:
+def _mean_dx(dy: Tensor, shape: Sequence[int], axes: _Axes, include_pad: bool) -> Any:
     places, exist = _elements(axes)
     share = meta.expand_dims(dy, (-1,)) / _counts(axes, include_pad, dy)
     share = _masked(meta.broadcast_to(share, (*dy.shape, places.shape[-1])), exist, 0)
     return _placed(share, meta.broadcast_to(meta.array(places, device=dy.device), share.shape), shape)
 
 
-def _regular(shape: Any, *window: Any) -> tuple[_Axes, bool]:
+def _regular(shape: Sequence[int], *window: Any) -> tuple[_Axes, bool]:
     """The windows along each axis, and the last argument: of means, whether padding counts."""
     return windows.pool_windows(shape[2:], *window[:5]), window[-1]
 
 
-def _adapted(shape: Any, size: Any) -> tuple[_Axes, bool]:
+def _adapted(shape: Sequence[int], size: Sequence[int]) -> tuple[_Axes, bool]:
     return windows.adaptive_pool_windows(shape[2:], windows.per_axis("size", size, len(shape) - 2)), False
 
 
 def _enter(kind: str, axes_of: Callable[..., tuple[_Axes, bool]]) -> None:
-    def with_indices(x: Any, *window: Any) -> tuple[Any, Any]:
+    def with_indices(x: Tensor, *window: Any) -> tuple[Any, Any]:
         return _maximum(x, axes_of(x.shape, *window)[0])
 
-    def largest(x: Any, *window: Any) -> Any:
+    def largest(x: Tensor, *window: Any) -> Any:
         return with_indices(x, *window)[0]
 
-    def mean(x: Any, *window: Any) -> Any:
+    def mean(x: Tensor, *window: Any) -> Any:
         return _mean(x, *axes_of(x.shape, *window))
 
-    def mean_dx(dy: Any, shape: Any, *window: Any) -> Any:
+    def mean_dx(dy: Tensor, shape: Sequence[int], *window: Any) -> Any:
         return _mean_dx(dy, shape, *axes_of(shape, *(window or (dy.shape[2:],))))
 
     functions = {"max_pool{}d": largest, "max_pool{}d_with_indices": with_indices, "max_pool{}d_dx": _maximum_dx,

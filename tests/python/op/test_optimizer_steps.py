@@ -88,3 +88,15 @@ def test_half_parameters_are_updated_in_float32() -> None:
     v = meta.zeros((1000,), "float32")
     meta.sgd(x, meta.ones((1000,), "float16"), v, 2.0**-9)
     assert x.tolist() == [1 - 2.0**-9] * 1000
+
+
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_betas_in_tensors_keep_their_digits(shape: tuple[int, ...]) -> None:
+    """1 - beta is computed in float64, and also for a parameter that is a number without axes."""
+    x, zeros = meta.ones(shape), meta.zeros(shape)
+    beta = 1 - 1e-9
+    numbers = [meta.array(np.float64(n)) for n in (0.1, beta, beta, 0.0, 0.0)]
+    with meta.with_dialect("tvm"):
+        _, m, v = meta.adam(x, meta.ones(shape), zeros, meta.zeros(shape), None, *numbers)
+    for state in (m, v):
+        np.testing.assert_allclose(state.numpy(), np.full(shape, 1 - beta), rtol=1e-6)

@@ -98,7 +98,7 @@ _CONVERSIONS: dict[str, Callable[[JsonNode, Any], Any]] = {
 
 
 def _record(names: str, kind: type[Any], *fields: str) -> None:
-    """Register a class of the syntax tree, whose first fields are those of the node, in their order."""
+    """Register a class of the syntax tree: the node has its first fields, in their order."""
     conversions = [_CONVERSIONS[str(field.type).replace("ast.", "")] for field in members(kind)[: len(fields)]]
     has_place = any(field.name == "place" for field in members(kind))
 

@@ -15,6 +15,7 @@ from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, element
 from meta.op.dialect.tvm import Registrar
 from meta.op.formulas import SOURCES, Term, computed, decomposition_of, operand, operands_first, recorded
+from meta.op.registry import get
 
 compute = Registrar(SOURCES).compute
 
@@ -22,14 +23,15 @@ compute = Registrar(SOURCES).compute
 def _register(name: str, *lift: str) -> None:
     """Register the step of an optimizer. lift: the numbers that eager kernels take at run time."""
     decomposition = decomposition_of(name).function
+    roles = [arg.type.role for arg in get(name).schema.args]
 
     @compute(name, lift=lift, constants=(0,))
     def step(*args: Any, out: Outs) -> Any:
         shape, dtype = out[0].shape, accumulation_dtype(out[0].dtype)
-        # Numbers that are 0-d tensors keep their dtype: float64 has digits of 1 - beta that float32 has not.
+        # Numbers that are tensors keep their dtype: float64 has digits of 1 - beta that float32 has not.
         operands = {
-            operand(dtype if len(arg.shape) == len(shape) else str(arg.dtype)): arg
-            for arg in args
+            operand(dtype if role == "tensor" else str(arg.dtype)): arg
+            for role, arg in zip(roles, args, strict=True)
             if hasattr(arg, "shape")
         }
         terms = iter(operands)
