@@ -56,7 +56,7 @@ def define(
     formula or a part that is not callable, and then registers nothing. Exceptions in these functions become the cause
     of a TypeInferenceError, KernelError or GradientError that names the operator and the line that raised them."""
     before = _replaced(name, facts.get("aliases", ()), override)
-    if not isinstance(schema, Schema):
+    if callable(schema):  # a function, whose place is below the decorator
         problem, remedy = f"the schema is {type(schema).__name__}", f'write Schema("{name}", Arg("x", Tensor), ...)'
         raise RegistryError(name, problem, "a meta.schema.Schema", f"{remedy}, and decorate the type function")
     implementations = {"tvm": tvm, "torch": torch, "reference": reference}

@@ -1,5 +1,6 @@
 """`python -m meta op new NAME`: a blank operator, in a new or an existing package, that passes the generic checks."""
 
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -16,8 +17,8 @@ ENTRY_POINT = '[project.entry-points."meta.operators"]\n{0} = "{0}"\n'
 
 def edited(out: str) -> list[str]:
     """The lines that the command names."""
-    steps = [line.split()[0].rpartition(":") for line in out.partition("Then:")[0].splitlines()[1:]]
-    return [Path(path).read_text(encoding="utf-8").splitlines()[int(number) - 1].strip() for path, _, number in steps]
+    places = re.findall(r"(\S+\.py):(\d+)", out.partition("Then:")[0])
+    return [Path(path).read_text(encoding="utf-8").splitlines()[int(number) - 1].strip() for path, number in places]
 
 
 @pytest.fixture
