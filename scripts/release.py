@@ -94,6 +94,7 @@ def check_environment(python: str, wheel: Path, folder: Path, *, documentation: 
     home, pages, binary = folder / "home", folder / "pages", folder / "env/bin/python"
     home.mkdir()
     wanted = [f"{wheel}[{'demo,torch,onnx' if documentation else 'demo'}]", "pytest", "pytest-timeout", "setuptools"]
+    wanted += ["onnxruntime"] if documentation else []  # runs the models that a page exports
     steps: list[tuple[str, list[str]]] = [
         ("environment", [python, "-m", "venv", str(folder / "env")]),
         ("install", [*pip(binary), "-c", str(ROOT / "constraints.txt"), *wanted]),
