@@ -94,6 +94,7 @@ def check_environment(python: str, wheel: Path, folder: Path, *, documentation: 
     home, pages, binary = folder / "home", folder / "pages", folder / "env/bin/python"
     home.mkdir()
     wanted = [f"{wheel}[{'demo,torch,onnx' if documentation else 'demo'}]", "pytest", "pytest-timeout", "setuptools"]
+    wanted += ["onnxruntime"] if documentation else []  # runs the models that a page exports
     steps: list[tuple[str, list[str]]] = [
         ("environment", [python, "-m", "venv", str(folder / "env")]),
         ("install", [*pip(binary), "-c", str(ROOT / "constraints.txt"), *wanted]),
@@ -103,6 +104,8 @@ def check_environment(python: str, wheel: Path, folder: Path, *, documentation: 
         ("op new", [str(binary), "-m", "meta", "op", "new", "blank", "--inputs", "2", "--package", "blank_ops"]),
         ("install it", [*pip(binary), "--no-deps", "--no-build-isolation", "--editable", "blank_ops"]),
         ("test it", [str(binary), "-m", "pytest", "-q", "blank_ops"]),
+        # Environments that examples of the documentation make would see its metadata, and not its sources.
+        ("uninstall it", [str(binary), "-m", "pip", "uninstall", "-qq", "--yes", "blank_ops"]),
     ]  # fmt: skip
     if documentation:
         for name in DOCUMENTED:
