@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from meta._generated.methods import Tensor
+from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.intrinsic import Expr, dtype_of
 from meta.backend.tvm.numbers import Number
 from meta.backend.tvm.te.elementwise import PerElement, cast, is_float, let, select, wide_dtype
@@ -48,7 +49,6 @@ class Term(Tensor):
 class HeldNumber(float):
     """A number that a kernel takes at run time, as a decomposition gets it: an operand or attribute like any float."""
 
-    __slots__ = ("number",)
     number: Number
 
     def __new__(cls, number: Number) -> HeldNumber:
@@ -59,36 +59,69 @@ class HeldNumber(float):
     def log(self) -> HeldNumber:
         return HeldNumber(self.number.log())
 
+    def __trunc__(self) -> HeldInteger:
+        return HeldInteger(self.number)
+
     def __repr__(self) -> str:
         return "a number of the call"
 
     __hash__ = object.__hash__
 
 
-def _delegated(name: str) -> Any:
-    """The method of HeldNumber that is one of Number; operators on terms are methods of terms."""
+class HeldInteger(int):
+    """A HeldNumber as an integer: kernels truncate it to the dtype of the other operand."""
 
-    def method(self: HeldNumber, *others: Any) -> Any:
+    number: Number
+
+    def __new__(cls, number: Number) -> HeldInteger:
+        held = super().__new__(cls)
+        held.number = number
+        return held
+
+    __hash__ = object.__hash__
+
+
+_HELD: Final = (HeldNumber, HeldInteger)
+
+
+def _plain(x: Any) -> Any:
+    return x.number if isinstance(x, _HELD) else x
+
+
+def _delegated(name: str) -> Any:
+    """The method of a held number that is one of Number; operators on terms are methods of terms."""
+
+    def method(self: HeldNumber | HeldInteger, *others: Any) -> Any:
         if any(isinstance(other, Term) for other in others):
             return NotImplemented
-        result = getattr(self.number, name)(*(o.number if isinstance(o, HeldNumber) else o for o in others))
+        result = getattr(self.number, name)(*map(_plain, others))
         return HeldNumber(result) if isinstance(result, Number) else result
 
     return method
 
 
-for _name in ("add", "sub", "mul", "truediv"):
-    setattr(HeldNumber, f"__{_name}__", _delegated(f"__{_name}__"))
-    setattr(HeldNumber, f"__r{_name}__", _delegated(f"__r{_name}__"))
-for _name in ("neg", "abs", "eq", "ne", "lt", "le", "gt", "ge", "bool", "float", "int", "pow", "rpow", "trunc"):
-    setattr(HeldNumber, f"__{_name}__", _delegated(f"__{_name}__"))
+for _kind in _HELD:
+    for _name in ("add", "sub", "mul", "truediv"):
+        setattr(_kind, f"__{_name}__", _delegated(f"__{_name}__"))
+        setattr(_kind, f"__r{_name}__", _delegated(f"__r{_name}__"))
+    for _name in ("neg", "abs", "eq", "ne", "lt", "le", "gt", "ge", "bool", "float", "int", "pow", "rpow"):
+        setattr(_kind, f"__{_name}__", _delegated(f"__{_name}__"))
 
 
 def recorded(decomposition: Callable[..., Any], *args: Any) -> Any:
     """The results of a decomposition, as terms, of terms in place of tensors."""
+
+    def emit(op: Op, args: tuple[Any, ...]) -> Term:
+        return Term(op.infer(tuple(map(_typed, args))), op, args)
+
     with isolated("tvm"):
-        modes.emit = lambda op, args: Term(op.infer(tuple(map(as_type, args))), op, args)
+        modes.emit = emit
         return decomposition(*(HeldNumber(a) if isinstance(a, Number) else a for a in args))
+
+
+def _typed(arg: Any) -> Any:
+    """An argument as type rules take it. They ask whether integers are in range, as the call's own rule has done."""
+    return 0 if isinstance(arg, HeldInteger) else as_type(arg)
 
 
 def operand(dtype: str) -> Term:
@@ -127,20 +160,21 @@ def _call(term: Term, values: Mapping[Term, Expr]) -> Expr:
     if op.name == "cast":
         return cast(values[args[0]], term.dtype)
     if op.name == "full":
-        return constant(args[1], term.dtype)
+        return constant(_plain(args[1]), term.dtype)
     tensors = [arg.is_tensor for arg in op.schema.args]
-    types = [as_type(a) for a, is_tensor in zip(args, tensors, strict=True) if is_tensor]
+    types = [_typed(a) for a, is_tensor in zip(args, tensors, strict=True) if is_tensor]
     dtype = term.dtype if op.name == "where" else wide_dtype(operand_dtype(*types), term.dtype)
 
     def argument(arg: Any, is_tensor: bool) -> Any:
-        plain = arg.number if isinstance(arg, HeldNumber) else arg
         if not is_tensor:
-            return plain
-        return values[arg] if isinstance(arg, Term) else constant(plain, dtype)
+            return _plain(arg)
+        return values[arg] if isinstance(arg, Term) else constant(_plain(arg), dtype)
 
     arguments = list(map(argument, args, tensors))
     if op.name == "where":
         return select(cast(arguments[0], "bool"), *(cast(x, dtype) for x in arguments[1:]))
+    if op.name == "power":  # its kernel multiplies for some exponents, and is not elementwise
+        return cast(tirx.pow(*(cast(a, dtype) for a in arguments)), term.dtype)
     chosen = implementation(op, "tvm")
     assert chosen is not None
     assert isinstance(chosen.payload.compute, PerElement), op.name

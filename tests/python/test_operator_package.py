@@ -63,11 +63,12 @@ def _edit(package: Path, factor: float) -> None:
     (sources / "helper.py").write_text(_HELPER.format(factor=factor))
     definitions = sources / "__init__.py"
     head = definitions.read_text().partition("\n\ndef _closure")[0].replace("import meta\n", "", 1)
-    imports = f"from tvm import topi\n\nimport meta\nfrom {_MODULE}.helper import scale\n"
+    imports = "from tvm import topi\n\nimport meta\nfrom meta.schema import Arg, Schema, Tensor\n"
+    imports += f"from {_MODULE}.helper import scale\n"
     if imports not in head:
         head = head.replace('"""\n\n', f'"""\n\n{imports}', 1)
     definitions.write_text(head + _MORE.format(factor=factor))
-    compute = sources / "compute.py"
+    compute = sources / "squared.py"
     text, edited = re.subn(r"x\(\*index\) \* .*,", f"x(*index) * x(*index) * {factor},", compute.read_text())
     assert edited == 1
     compute.write_text(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import meta
@@ -36,7 +37,7 @@ def _converted(dtype: str, operands: tuple[Any, ...]) -> list[Any]:
 
 def in_dtype(x: Any, *numbers: float) -> tuple[float, ...]:
     """Numbers as the dtype of x holds them: truncated for integers."""
-    return numbers if is_inexact(x.dtype) else tuple(map(int, numbers))
+    return numbers if is_inexact(x.dtype) else tuple(map(math.trunc, numbers))
 
 
 def clamped(x: Any, low: float | None, high: float | None) -> Any:
