@@ -338,7 +338,8 @@ def _check_kernel_key(payload: Any, info: CallInfo) -> None:
         message = "its TVM compute builds another kernel at each call, which the next process would not find on disk"
         assert disk_key(kernel_spec) == disk_key(kernel_spec), message
         return
-    defined = inspect.getsourcefile(inspect.unwrap(payload.compute)) or ""
+    compute = inspect.unwrap(payload.compute)
+    defined = inspect.getsourcefile(getattr(compute, "function", compute)) or ""  # of one element, for elementwise ones
     package = str(Path(meta.__file__).parent)
     message = f"its kernels are identified by the contents of {payload.source}, but {defined} defines its TVM compute: "
     assert defined.startswith(package), message + "an edit would not take effect; register it without a source"

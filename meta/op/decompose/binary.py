@@ -115,4 +115,5 @@ def atan2_dx(x1: Any, x2: Any, dy: Any) -> Any:
 @decomposition("hypot_dx")
 def hypot_dx(x1: Any, x2: Any, y: Any, dy: Any) -> Any:
     """dy * x1 / y, also where both are infinite."""
+    x1, y = promoted(x1, y)
     return dy * meta.where(meta.isinf(x1), meta.sign(x1), x1 / y)

@@ -55,7 +55,7 @@ def test_the_value_of_a_number_is_unknown(number: HeldNumber, use) -> None:
         use(number)
 
 
-def test_numbers_that_a_decomposition_needs_are_compiled_in() -> None:
+def test_numbers_of_a_call_are_truncated_for_integers() -> None:
     """`threshold` truncates its numbers for integers."""
     x = np.array([-2, 0, 1, 4], "int32")
     with meta.with_dialect("tvm"):
