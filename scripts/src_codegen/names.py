@@ -20,9 +20,8 @@ write:
 >>> x.mean(dim=1, keepdim=True)
 Traceback (most recent call last):
   File "other-names.py", line 3, in <module>
-meta.errors.ArgumentError: [mean] unknown arguments 'dim', 'keepdim'; expected reduce(x: Tensor,
-axis: IntTuple? = None, keepdims: Bool = False); write axis=1, write keepdims=True (at
-other-names.py:3)
+meta.errors.ArgumentError: [mean] unknown arguments 'dim', 'keepdim'; expected mean(x: Tensor, axis:
+IntTuple? = None, keepdims: Bool = False); write axis=1, write keepdims=True (at other-names.py:3)
 >>> meta.nn.LayerNrom(8)
 Traceback (most recent call last):
   File "other-names.py", line 4, in <module>
