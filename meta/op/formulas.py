@@ -112,7 +112,8 @@ def recorded(decomposition: Callable[..., Any], *args: Any) -> Any:
     """The results of a decomposition, as terms, of terms in place of tensors."""
 
     def emit(op: Op, args: tuple[Any, ...]) -> Term:
-        return Term(op.infer(tuple(map(_typed, args))), op, args)
+        kind: Any = op.infer(tuple(map(_typed, args)))
+        return Term(kind, op, args)
 
     with isolated("tvm"):
         modes.emit = emit
