@@ -1,5 +1,4 @@
-"""Sizes that differ from call to call: the ones that `compile(dynamic=...)` leaves open, their checks, and a warning
-about others.
+"""Sizes that differ from call to call: open sizes (`compile(dynamic=...)`), their checks, and a warning about others.
 
 A declaration checks sizes that are numbers and passes symbolic ones: whether an axis has elements, whether a kernel
 fits. A program therefore asks the declarations of its calls again, with the sizes of its inputs, once for each

@@ -24,7 +24,7 @@ _BACKWARD: Final = re.compile(r"_d(x|w|b|q|k|v|y|x?wb|x\d|scale)(_\w+)?$")
 
 @record
 class KernelInfo:
-    """operators: those in the kernel, in order.  lines: `file:line` of the calls that it may run for."""
+    """operators: of the kernel, in order.  lines: `file:line` of the calls that it may run for."""
 
     operators: tuple[str, ...]
     lines: tuple[str, ...]

@@ -37,8 +37,8 @@ class Interpreter:
         )
 
     def run_page(self, page: Path, directory: Path, *options: str) -> tuple[int, str]:
-        """(exit status, output) of a page's code in a process of its own, so that operators it registers do not affect
-        other tests, and with an environment of its own, so that packages it installs do not either."""
+        """Run a page's code in a new process and environment, so that operators and packages of one page do not affect
+        other tests. Returns the exit status and the output."""
         python = sandbox.make(directory / ".venv")
         packages = sysconfig.get_path("purelib", vars={"base": str(directory / ".venv")})
         request = [[str(page), *options], str(directory), packages, sandbox.environment(python)]

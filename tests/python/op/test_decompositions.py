@@ -1,6 +1,6 @@
 """The decomposition of an operator computes what its kernels do, with the same gradients.
 
-Torch's kernels run the operators of a decomposition. Those of TVM, which test_forward compares, would have to be
+Torch's kernels run the operators of a decomposition. TVM's, which test_forward compares, would have to be
 compiled, and the reference evaluates decompositions itself."""
 
 from __future__ import annotations

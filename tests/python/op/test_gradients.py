@@ -1,7 +1,7 @@
 """First derivatives: by finite differences in float64, and against torch's autograd of the reference.
 
 Finite differences test the formulas, which are the same in every dialect. NumPy computes them, for kernels take longer
-to compile than to run; those of TVM are compared with torch."""
+to compile than to run; TVM's are compared with torch."""
 
 import pytest
 
