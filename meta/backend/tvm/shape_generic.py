@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from meta import dtype as dtypes
 from meta._generated import limits
+from meta.backend.eviction import on_eviction
 from meta.backend.memory import allocation
 from meta.backend.memory.numpy_arrays import from_numpy
 from meta.backend.tvm.compute import RuntimeFunction, TEImplementation, source_key
 from meta.backend.tvm.kernel import Compiled, Kernel, build
 from meta.backend.tvm.numbers import NeedsValueError, NumberSpec, rounded
 from meta.backend.tvm.spec import KernelSpec, SizeSpec, TensorSpec, size_name
+from meta.cache import default_max_kernels
 from meta.device import CPU
 from meta.dim import Dim, Shape, SymDim, find, sym, unify
 from meta.errors import MetaError
@@ -105,8 +107,30 @@ def _kernel(payload: TEImplementation, call: CallInfo, numbers: Mapping[int, Num
     lifted = _lift_scalars(call, scalars)
     if _is_generic(payload, call) and payload.vectors is not None:
         return _build_with_vectors(payload, call, lifted, scalars, numbers)
-    shared = _bind_numbers(_build(payload, call, {**{i: lifted.args[i] for i in scalars}, **numbers}), call)
+    shared = _bind_numbers(_built(payload, call, {**{i: lifted.args[i] for i in scalars}, **numbers}), call)
     return _bind_constants(shared, call, lifted, scalars) if scalars else shared
+
+
+_built_before: dict[Any, tuple[Compiled, object]] = {}
+"""The kernels of calls with numbers, and their payloads, by what they are built from. A new value of a number then
+needs neither a declaration on symbols nor a specification."""
+on_eviction(_built_before.clear)
+
+
+def _built(payload: TEImplementation, call: CallInfo, run_time: Mapping[int, TensorType | NumberSpec]) -> Compiled:
+    """The kernel for all values of the arguments at the positions in `run_time`."""
+    if not run_time:
+        return _build(payload, call, run_time)
+    args = [run_time.get(i, arg) for i, arg in enumerate(call.args)]
+    facts = tuple(arg if isinstance(arg, (TensorType, NumberSpec)) else repr(arg) for arg in args)
+    key = id(payload), call.op, facts, call.out, call.device
+    kernel, _ = _built_before.get(key, (None, None))
+    if kernel is None:
+        kernel = _build(payload, call, run_time)
+        if len(_built_before) >= default_max_kernels():
+            _built_before.clear()
+        _built_before[key] = kernel, payload
+    return kernel
 
 
 def _bind_numbers(kernel: Compiled, call: CallInfo) -> Kernel:

@@ -41,7 +41,7 @@ def _no_compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Kernels whose computes run, but that are not compiled and write nothing."""
 
     def uncompiled(spec: KernelSpec) -> Compiled:
-        return Compiled(lambda *_: None, kernel._unscheduled(spec).parameters)
+        return Compiled(lambda *_: None, kernel.unscheduled(spec).parameters)
 
     monkeypatch.setattr(kernel, "_load_or_build", uncompiled)
     forget_kernels()

@@ -249,7 +249,7 @@ def test_kernels_serve_every_shape(row: Sample, monkeypatch: pytest.MonkeyPatch)
         return specification(*args, **options)
 
     monkeypatch.setattr(shape_generic, "spec", recorded)
-    monkeypatch.setattr(kernel, "_load_or_build", lambda s: kernel.Compiled(len, kernel._unscheduled(s).parameters))
+    monkeypatch.setattr(kernel, "_load_or_build", lambda s: kernel.Compiled(len, kernel.unscheduled(s).parameters))
     monkeypatch.setattr(kernel, "_kernels", {})
     monkeypatch.setattr(kernel, "_older", {})
     call = make_call(row, row.run_dtypes(())[0]).to_meta()
@@ -262,3 +262,14 @@ def test_kernels_serve_every_shape(row: Sample, monkeypatch: pytest.MonkeyPatch)
     if isinstance(payload, TEImplementation) and payload.generic and not isinstance(info.out, Value):
         shape_generic.kernel(payload, info)
         assert False not in symbolic
+
+
+def test_a_new_value_takes_the_kernel_of_another_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without another look at the declaration, whether the number stands for a tensor or is an attribute."""
+    x = meta.array([-1.0, 2.0])
+    calls: list[Callable[[Any], Any]] = [lambda n: x * n, lambda n: meta.leaky_relu(x, n), lambda n: meta.maximum(n, x)]
+    expected = [[-3.25, 6.5], [-3.25, 2.0], [3.25, 3.25]]
+    for run in calls:
+        run(2.75)
+    monkeypatch.setattr(shape_generic, "_build", lambda *_: pytest.fail("a kernel is built"))
+    assert [run(3.25).tolist() for run in calls] == expected

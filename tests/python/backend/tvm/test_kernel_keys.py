@@ -54,7 +54,7 @@ _PACKAGE = Path(targets.__file__).parents[2]
 # the programs that passes make are.
 _RUNS_ONLY = (
     *("meta.files", "meta.backend.memory", "meta.schema", "meta.eager", "meta._generated", "meta.tracing"),
-    *("meta.op.grad", "meta.backend.torch", "meta.collection", "meta.passes", "meta.spellings"),
+    *("meta.op.grad", "meta.backend.torch", "meta.passes", "meta.spellings"),
 )
 
 
