@@ -66,7 +66,8 @@ def finish(planned: Planned, *, static: bool, releases: bool = True) -> Any:
     module = planned.module
     if releases:
         nothing = tvm.RelaxFunction([], tvm.RelaxTuple([]), tvm.TupleType([])).with_attr("global_symbol", RELEASE)
-        functions = {**dict(module.functions.items()), tvm.GlobalVar(RELEASE): nothing}
+        release = tvm.relax_transform.Normalize()(tvm.IRModule({tvm.GlobalVar(RELEASE): nothing}))
+        functions = dict(module.functions.items()) | dict(release.functions.items())
         module = tvm.IRModule(functions, attrs=module.attrs)
     module = sequence("LowerAllocTensor", *([] if static else ["KillAfterLastUse"]))(module)
     module = module if static else solve_parameter_sizes(module)
