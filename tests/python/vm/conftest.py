@@ -1,15 +1,30 @@
-"""Programs are built with TVM's own check of Relax after each of its passes."""
+"""Programs are well-formed Relax between the passes that build them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import tvm
-from tvm.relax.ir.instrument import WellFormedInstrument
+
+from meta.vm.build import generate
+from meta.vm.plan import fusion
+
+_sequence = fusion.sequence
+
+
+def _checked(*names: Any) -> Callable[[Any], Any]:
+    passes = _sequence(*names)
+
+    def run(module: Any) -> Any:
+        assert tvm.relax.analysis.check_well_formed(module, True), f"before {names}"
+        return passes(module)
+
+    return run
 
 
 @pytest.fixture(autouse=True)
-def _well_formed() -> Iterator[None]:
-    with tvm.transform.PassContext(instruments=[WellFormedInstrument(validate_before_transform=False)]):
-        yield
+def _well_formed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (fusion, generate):
+        monkeypatch.setattr(module, "sequence", _checked)
