@@ -14,7 +14,7 @@ from meta.frontend.onnx.ops._values import dtype_of
 from meta.functional._checks import as_dtype
 
 
-def _heads(x: Tensor, count: int | None) -> Any:
+def separate_heads(x: Tensor, count: int | None) -> Any:
     """(batch, length, heads * features) as (batch, heads, length, features)."""
     if x.ndim == 4:
         return x
@@ -25,7 +25,7 @@ def _heads(x: Tensor, count: int | None) -> Any:
     return meta.transpose(split, (0, 2, 1, 3))
 
 
-def _joined(x: Tensor) -> Any:
+def joined_heads(x: Tensor) -> Any:
     """(batch, heads, length, features) as (batch, length, heads * features)."""
     y = meta.transpose(x, (0, 2, 1, 3))
     return meta.reshape(y, (*y.shape[:2], y.shape[2] * y.shape[3]))
@@ -84,7 +84,7 @@ def attention(
     softmax_precision: int | None = None, left_window_size: int = -1, right_window_size: int = -1,
 ) -> Any:  # fmt: skip
     """The result, keys and values with the past ones, and scores at the stage that qk_matmul_output_mode says."""
-    q, k, v = _heads(Q, q_num_heads), _heads(K, kv_num_heads), _heads(V, kv_num_heads)
+    q, k, v = separate_heads(Q, q_num_heads), separate_heads(K, kv_num_heads), separate_heads(V, kv_num_heads)
     past = 0 if past_key is None else past_key.shape[2]
     if past_key is not None:
         k, v = meta.concatenate([past_key, k], 2), meta.concatenate([past_value, v], 2)
@@ -106,7 +106,7 @@ def attention(
         y, scores = _by_steps(q, k, v, mask, scale, softcap, precision, qk_matmul_output_mode)
     else:
         y, scores = meta.attention(q, k, v, mask.joined(q.dtype), causal, scale, grouped=q.shape[1] != k.shape[1]), None
-    return (y if Q.ndim == 4 else _joined(y)), k, v, scores
+    return (y if Q.ndim == 4 else joined_heads(y)), k, v, scores
 
 
 def _scores(q: Tensor, k: Tensor, scale: float | None) -> Any:

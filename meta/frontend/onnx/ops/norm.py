@@ -102,7 +102,7 @@ def group_normalization_18(
     return meta.group_norm(X, num_groups, meta.repeat(scale, each, 0), meta.repeat(bias, each, 0), epsilon)
 
 
-@row("LayerNormalization", since=17)
+@row("LayerNormalization")  # models that onnxruntime optimised have it in every opset
 def layer_normalization(
     node: Node, X: Tensor, Scale: Tensor, B: Tensor | None = None, *, axis: int = -1, epsilon: float = 1e-5,
     stash_type: int = 1,
