@@ -15,6 +15,7 @@ import meta
 from meta import dtype as dtypes
 from meta._generated.methods import Tensor
 from meta.dim import Dim, same_dim
+from meta.dim_expressions import Order
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.functional._axes import stacked, unstacked
@@ -27,7 +28,7 @@ from meta.tracing.emitter import Body, Emitter, current_emitter
 from meta.tracing.loop_op import element, emit_loop
 from meta.tracing.program import record
 from meta.tracing.symbol import Symbol
-from meta.tree import Tree, flatten, is_sequence, is_tuple
+from meta.tree import Tree, flatten, is_sequence, is_tuple, leaves_of
 
 T = TypeVar("T")
 Leaves = list[tuple[str, Any]]
@@ -37,12 +38,15 @@ Leaves = list[tuple[str, Any]]
 def cond(predicate: Any, then: Callable[..., T], otherwise: Callable[..., T], *operands: Any) -> T:
     """`then(*operands)` if `predicate` is true, else `otherwise(*operands)`.
 
-    predicate: a 0-d bool tensor, or a bool, which decides at once.
+    predicate: a 0-d bool tensor, the order of two sizes (`x.shape[0] > 4`), or a bool, which decides at once.
     A compiled program computes one branch per call. Both branches return nests of the same structure, with tensors of
     the same shapes and dtypes; they may read tensors around them, and write none. Results share no memory with those.
     Gradients flow through the branch that was taken. Raises ArgumentError otherwise."""
     if isinstance(predicate, bool):
         return (then if predicate else otherwise)(*operands)
+    if isinstance(predicate, Order):
+        device = next((x.device for x in leaves_of(operands) if isinstance(x, Tensor)), "cpu")
+        predicate = meta.greater_equal(meta.full((), predicate.distance, "int64", device), 0)
     _check_flag("cond", "the predicate", predicate)
     if not _traced():
         return _own_arrays([(then if predicate.item() else otherwise)(*operands)])

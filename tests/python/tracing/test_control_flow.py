@@ -323,3 +323,16 @@ def test_loops_that_differ_in_types_alone() -> None:
     for program, x in zip(programs, arrays, strict=True):
         for actual, expected in zip(program(x), sums(x), strict=True):
             assert actual.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("rows", [3, 5])
+def test_the_order_of_sizes_decides(rows: int) -> None:
+    """Eagerly it is a bool; a program of open sizes has both ways."""
+
+    def run(x: Any) -> Any:
+        return meta.cond(x.shape[0] > 4, lambda x: x + 1.0, lambda x: x * x, x)
+
+    x = _normal(rows, 2)
+    program = meta.vm.compile(run, dynamic={"x": {0: "n"}})
+    program(_normal(8 - rows, 2))
+    np.testing.assert_array_equal(program(x).numpy(), run(x).numpy())
