@@ -75,8 +75,12 @@ def rounded_numbers(operands: list[Any]) -> list[Any]:
 
 
 def _common_dtype(operands: list[Any]) -> str:
-    present = [x for x in operands if x is not None]
-    return operand_dtype(*[x if is_number(x) else tensor_type((), str(x.dtype)) for x in present])
+    def kind(x: Any) -> Any:
+        if isinstance(x, Number):
+            return 0.0 if x.is_float else 0
+        return x if is_number(x) else tensor_type((), str(x.dtype))
+
+    return operand_dtype(*[kind(x) for x in operands if x is not None])
 
 
 def compute_dtype(operands: list[Any], result: str) -> str:
