@@ -204,7 +204,8 @@ def formula(name: str) -> Callable[..., Expr]:
 def compute(name: str) -> PerElement:
     """The compute of an elementwise operator by its decomposition."""
     tensors = tuple(arg.is_tensor for arg in get(name).schema.args)
-    return PerElement(name, formula(name), tensors, decomposition_of(name).bounds)
+    decomposition = decomposition_of(name)
+    return PerElement(name, formula(name), tensors, decomposition.bounds, decomposition.wide)
 
 
 def _is_expression(arg: Any) -> bool:

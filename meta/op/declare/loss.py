@@ -191,7 +191,7 @@ def nll_loss_dx(
 ) -> TensorType:
     """Gradient of nll_loss with respect to x; it does not depend on x."""
     x = dy.with_shape(shape)
-    y = nll_loss(x, target, weight, reduction, ignore_index, label_smoothing)
+    y: Any = nll_loss(x, target, weight, reduction, ignore_index, label_smoothing)
     rules.require_same_shape(y=y, dy=dy)
     return x
 

@@ -31,17 +31,19 @@ class PerElement:
     function: of expressions of one dtype, the operands, and of the attributes.
     tensors: for each argument, whether it is an operand; bounds: whether the other ones are numbers that count as
         operands, rounded to their dtype.
+    wide: whether halves are computed in float32.
     """
 
     name: str
     function: Callable[..., Expr]
     tensors: tuple[bool, ...]
     bounds: bool = False
+    wide: bool = True
 
     def __call__(self, *args: Any, out: Outs) -> Any:
         operands = rounded_numbers([a for a, is_tensor in zip(args, self.tensors, strict=True) if is_tensor])
         attributes = [a for a, is_tensor in zip(args, self.tensors, strict=True) if not is_tensor]
-        dtype = compute_dtype(operands, out[0].dtype)
+        dtype = compute_dtype(operands, out[0].dtype) if self.wide else _common_dtype(operands)
         if self.bounds:
             attributes = rounded_numbers([operands[0], *attributes])[1:]
         return te.compute(
