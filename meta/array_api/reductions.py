@@ -34,20 +34,14 @@ def var(
     x: Tensor, /, *, axis: int | Sequence[int] | None = None, correction: float = 0.0, keepdims: bool = False
 ) -> Any:
     """The sum of squared distances from the mean divided by the number of elements less `correction`."""
-    if correction == int(correction):
-        return meta.var(x, axis, int(correction), keepdims)
-    axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
-    count = math.prod(x.shape[a] for a in axes)
-    return meta.var(x, axis, 0, keepdims) * (count / (count - correction))
+    return meta.var(x, axis, correction, keepdims)
 
 
 def std(
     x: Tensor, /, *, axis: int | Sequence[int] | None = None, correction: float = 0.0, keepdims: bool = False
 ) -> Any:
     """The square root of `var`."""
-    if correction == int(correction):
-        return meta.std(x, axis, int(correction), keepdims)
-    return meta.sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
+    return meta.std(x, axis, correction, keepdims)
 
 
 def cumulative_sum(
@@ -131,14 +125,7 @@ def diff(
     x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Any:
     """The differences of neighbours along an axis, n times."""
-    axis = axis_of("diff", axis, x.ndim)
-    parts = [part for part in (prepend, x, append) if part is not None]
-    out = x if len(parts) == 1 else meta.concatenate(parts, axis)
-    for _ in range(n):
-        begin, end = (0,) * axis, (2**62,) * axis
-        later = meta.strided_slice(out, (*begin, 1), (*end, 2**62))
-        out = later - meta.strided_slice(out, (*begin, 0), (*end, -1))
-    return out
+    return meta.diff(x, n, axis, prepend, append)
 
 
 def _typed(x: Tensor, dtype: object) -> Any:

@@ -20,7 +20,7 @@ def _truth(name: str) -> Any:
 def _variance(torch: Any) -> Any:
     """The mean square of distances from the mean. torch.var warns where the divisor is not positive."""
 
-    def run(x: Any, axis: Any, correction: int, keepdims: bool) -> Any:
+    def run(x: Any, axis: Any, correction: float, keepdims: bool) -> Any:
         axes = _axes(x, axis)
         centred = x - x.mean(axes, True) if axes else torch.zeros_like(x)
         squares = torch.view_as_real(centred).square().sum(-1)
