@@ -122,6 +122,7 @@ rows({
     "layout_transform": lambda call: (
         convert_layout(call, call.argument, call.text("src_layout"), call.text("dst_layout"))
     ),
+    "meshgrid": lambda call: meta.meshgrid(*call.tuple(), indexing=call.only("indexing", "ij", "xy")),
     "reverse": lambda call: meta.flip(call.argument, (call.int("axis"),)),
     "squeeze": lambda call: meta.squeeze(call.argument, call.axes()),
     "stack": lambda call: meta.stack(call.tuple(), call.int("axis")),
@@ -214,24 +215,6 @@ def repeat(call: OpCall) -> Any:
 def dyn_tile(call: OpCall) -> Any:
     x, reps = call.tensors(2)
     return meta.tile(x, call.ints(reps, "reps"))
-
-
-@converter("meshgrid")
-def meshgrid(call: OpCall) -> Any:
-    """Grids of coordinates; indexing "xy" swaps the first two axes."""
-    vectors = call.tuple()
-    order = call.only("indexing", "ij", "xy")
-    axes = list(range(len(vectors)))
-    if order == "xy" and len(vectors) > 1:
-        axes[0], axes[1] = 1, 0
-    sizes: list[Any] = [1] * len(vectors)
-    for vector, axis in zip(vectors, axes, strict=True):
-        sizes[axis] = vector.size
-    out: list[Any] = []
-    for vector, axis in zip(vectors, axes, strict=True):
-        row = meta.reshape(vector, tuple(d if i == axis else 1 for i, d in enumerate(sizes)))
-        out.append(meta.broadcast_to(row, tuple(sizes)))
-    return tuple(out)
 
 
 @converter("shape_of")
