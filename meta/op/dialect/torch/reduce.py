@@ -40,7 +40,7 @@ def _product(torch: Any) -> Any:
 
 
 def _axes(x: Any, axis: Any) -> tuple[int, ...]:
-    return tuple(range(x.ndim)) if axis is None else tuple(a % x.ndim for a in axis)
+    return tuple(range(x.ndim)) if axis is None or not x.ndim else tuple(a % x.ndim for a in axis)
 
 
 def _reduced(x: Any, axis: Any, keepdims: bool) -> list[int]:
