@@ -72,17 +72,5 @@ def _wide(x: Tensor, dtype: object) -> Any:
     return "uint64" if dtype is None and dtypes.is_unsigned(x.dtype) else dtype
 
 
-def count_nonzero(x: Tensor, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
-    """The number of elements that are not 0, as int64."""
-    return meta.sum(x if x.dtype == "bool" else meta.not_equal(x, 0), axis, keepdims)
-
-
-def diff(
-    x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None
-) -> Any:
-    """The differences of neighbours along an axis, n times."""
-    return meta.diff(x, n, axis, prepend, append)
-
-
 def _typed(x: Tensor, dtype: object) -> Any:
     return x if dtype is None else x.to(dtype=dtype)
