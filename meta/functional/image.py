@@ -15,18 +15,25 @@ from meta.op.rules import show
 __all__ = ["affine_grid", "grid_sample", "roi_align"]
 
 
-def affine_grid(theta: Tensor, size: tuple[int, int]) -> Tensor:
-    """The places (n, 2, h, w) that an affine map takes a grid to: theta (n, 2, 3) times (x, y, 1), with x and y from -1
-    to 1, at the centres of the outermost pixels. Raises TypeInferenceError for another shape or dtype of theta."""
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = True) -> Tensor:
+    """The places (n, d, *size) that an affine map takes a grid of d axes, 2 or 3, to: theta (n, d, d + 1) times
+    (x, y, 1), or (x, y, z, 1), coordinates from -1 to 1 of the last axis first. -1 and 1 are the centres of the
+    outermost pixels (align_corners) or their outer edges. Raises TypeInferenceError for another shape or dtype of
+    theta."""
     require_ranks("affine_grid", {"theta": theta}, {"theta": 3})
     require_float("affine_grid", theta, "theta")
-    require("affine_grid", tuple(theta.shape[1:]) == (2, 3), f"'theta' has shape {show(theta.shape)}", "(n, 2, 3)")
-    require("affine_grid", len(size) == 2, f"size is {size}", "(height, width)")
-    h, w = size
-    x = meta.broadcast_to(meta.reshape(meta.linspace(-1.0, 1.0, w, theta.dtype, theta.device), (1, w)), (h, w))
-    y = meta.broadcast_to(meta.reshape(meta.linspace(-1.0, 1.0, h, theta.dtype, theta.device), (h, 1)), (h, w))
-    places = meta.reshape(meta.stack([x, y, meta.ones_like(x)], 0), (3, h * w))
-    return meta.reshape(meta.matmul(theta, places), (theta.shape[0], 2, h, w))
+    rank = theta.shape[1]
+    fits = rank in (2, 3) and theta.shape[2] == rank + 1
+    require("affine_grid", fits, f"'theta' has shape {show(theta.shape)}", "(n, 2, 3) or (n, 3, 4)")
+    require("affine_grid", len(size) == rank, f"size is {tuple(size)}", "(height, width), for (n, 3, 4) also a depth")
+    coordinates: list[Any] = []
+    for axis, count in reversed(list(enumerate(size))):
+        end = 0.0 if count == 1 else 1.0 if align_corners else (count - 1) / count
+        line = meta.linspace(-end, end, count, theta.dtype, theta.device)
+        column = meta.reshape(line, tuple(count if a == axis else 1 for a in range(rank)))
+        coordinates.append(meta.broadcast_to(column, size))
+    places = meta.reshape(meta.stack([*coordinates, meta.ones_like(coordinates[0])], 0), (rank + 1, -1))
+    return meta.reshape(meta.matmul(theta, places), (theta.shape[0], rank, *size))
 
 
 def grid_sample(
