@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, Literal
@@ -195,3 +196,30 @@ def _samples(first: T, last: T, bins: int, ratio: int) -> T:
 def _near(coordinate: T, size: int) -> T:
     """Whether a coordinate is not more than a pixel outside."""
     return meta.logical_and(coordinate >= -1, coordinate <= size)
+
+
+def roi_pool(x: Tensor, rois: Tensor, size: Sequence[int], scale: float) -> Any:
+    """The largest element in each bin of each region; bins without elements are 0 (R. Girshick, "Fast R-CNN", 2015).
+
+    x: (n, c, h, w); rois: (r, 5), the image and the corners x1, y1, x2, y2, which times `scale` are rounded to elements
+    of the region, halves away from 0; the result is (r, c, *size)."""
+    corners = rois * scale
+    corners = meta.trunc(corners + meta.sign(corners) * 0.5)
+    out: Any = meta.take(x, meta.cast(meta.select(rois, 1, 0), "int64"), 0, "clip")
+    for axis, low, bins in ((2, 2, size[0]), (3, 1, size[1])):
+        out = _bin_maxima(out, axis, meta.select(corners, 1, low), meta.select(corners, 1, low + 2), bins)
+    return out
+
+
+def _bin_maxima(x: Tensor, axis: int, first: Tensor, last: Tensor, bins: int) -> Any:
+    """x (r, ...) with the axis replaced by maxima of `bins` equal parts of [first, last]; empty parts are 0."""
+    width = meta.expand_dims(meta.maximum(last - first + 1.0, 1.0) / float(bins), 1)
+    steps = meta.arange(0, bins, 1, first.dtype, x.device)
+    first = meta.expand_dims(first, 1)
+    begin, end = first + meta.floor(width * steps), first + meta.ceil(width * (steps + 1.0))
+    places = meta.arange(0, x.shape[axis], 1, steps.dtype, x.device)
+    inside = meta.logical_and(meta.expand_dims(begin, 2) <= places, places < meta.expand_dims(end, 2))
+    moved = meta.expand_dims(meta.moveaxis(x, axis, -1), -2)  # (r, ..., 1, elements)
+    mask = meta.reshape(inside, (inside.shape[0], *(1,) * (x.ndim - 2), bins, x.shape[axis]))
+    best = meta.max(meta.where(mask, moved, -math.inf), -1)
+    return meta.moveaxis(meta.where(meta.any(mask, -1), best, 0), -1, axis)
