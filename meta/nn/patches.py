@@ -10,38 +10,27 @@ from meta import random
 from meta._generated.methods import Tensor
 from meta.errors import ArgumentError
 from meta.model.model import Model
+from meta.nn.function import FunctionLayer
 
 Size = int | Sequence[int]
 
 
-class PixelShuffle(Model):
+class PixelShuffle(FunctionLayer, function="pixel_shuffle"):
     """(..., c * r**2, h, w) as (..., c, h * r, w * r) with r = upscale_factor."""
 
-    def build(self, upscale_factor: int) -> None:
-        self.upscale_factor = upscale_factor
-
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.pixel_shuffle(x, self.upscale_factor)
+    upscale_factor: int
 
 
-class PixelUnshuffle(Model):
+class PixelUnshuffle(FunctionLayer, function="pixel_unshuffle"):
     """The inverse of PixelShuffle, with downscale_factor."""
 
-    def build(self, downscale_factor: int) -> None:
-        self.downscale_factor = downscale_factor
-
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.pixel_unshuffle(x, self.downscale_factor)
+    downscale_factor: int
 
 
-class ChannelShuffle(Model):
+class ChannelShuffle(FunctionLayer, function="channel_shuffle"):
     """(n, c, ...) with the channels of `groups` groups interleaved."""
 
-    def build(self, groups: int) -> None:
-        self.groups = groups
-
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.channel_shuffle(x, self.groups)
+    groups: int
 
 
 class Unfold(Model):
