@@ -33,27 +33,23 @@ class ChannelShuffle(FunctionLayer, function="channel_shuffle"):
     groups: int
 
 
-class Unfold(Model):
+class Unfold(FunctionLayer, function="im2col"):
     """The patches of images (n, c, h, w) as columns, (n, c * kernel height * kernel width, patches)."""
 
-    def build(self, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1) -> None:
-        self.window = (kernel_size, dilation, padding, stride)
+    kernel_size: Size
+    dilation: Size = 1
+    padding: Size = 0
+    stride: Size = 1
 
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.im2col(x, *self.window)
 
-
-class Fold(Model):
+class Fold(FunctionLayer, function="col2im"):
     """The images (n, c, *output_size) whose patches are given as columns; overlapping elements are added."""
 
-    def build(
-        self, output_size: Size, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1
-    ) -> None:
-        self.output_size = output_size
-        self.window = (kernel_size, dilation, padding, stride)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.col2im(x, self.output_size, *self.window)
+    output_size: Size
+    kernel_size: Size
+    dilation: Size = 1
+    padding: Size = 0
+    stride: Size = 1
 
 
 class _MaxUnpool(Model):
