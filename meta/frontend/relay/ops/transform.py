@@ -25,13 +25,6 @@ def reshape(call: OpCall) -> Any:
     return reshaped(call, x, call.sizes("newshape"), call.flag("allowzero"))
 
 
-@converter("dyn.reshape")
-def dyn_reshape(call: OpCall) -> Any:
-    x, shape = call.tensors(2)
-    call.get("newshape")
-    return reshaped(call, x, call.ints(shape, "newshape"), call.flag("allowzero"))
-
-
 @converter("contrib_reverse_reshape")
 def reverse_reshape(call: OpCall) -> Any:
     """Special sizes count from the end."""
@@ -130,12 +123,6 @@ rows({
 })  # fmt: skip
 
 
-@converter("dyn.expand_dims")
-def dyn_expand_dims(call: OpCall) -> Any:
-    x, axis = call.tensors(2)
-    return expanded(x, int(call.number(axis, "axis")), call.int("num_newaxis", 1))
-
-
 def expanded(x: Tensor, axis: int, count: int) -> Any:
     if not count:
         return x
@@ -143,12 +130,6 @@ def expanded(x: Tensor, axis: int, count: int) -> Any:
         raise TypeInferenceError("expand_dims", f"num_newaxis is {count}", f"at most {_MAX_AXES}")
     first = axis if axis >= 0 else axis + x.ndim + 1
     return meta.expand_dims(x, tuple(range(first, first + count)))
-
-
-@converter("dyn.squeeze")
-def dyn_squeeze(call: OpCall) -> Any:
-    x, axis = call.tensors(2)
-    return meta.squeeze(x, call.ints(axis, "axis"))
 
 
 @converter("transpose")
@@ -160,19 +141,8 @@ def transpose(call: OpCall) -> Any:
 
 @converter("broadcast_to")
 def broadcast_to(call: OpCall) -> Any:
-    x, *rest = call.tensors(1, 2)
-    shape = call.axes("shape")
     call.text("dtype")
-    if rest:
-        shape = call.ints(rest[0], "shape")
-    return meta.broadcast_to(x, shape if shape is not None else call.sizes("shape"))
-
-
-@converter("dyn.broadcast_to")
-def dyn_broadcast_to(call: OpCall) -> Any:
-    x, shape = call.tensors(2)
-    call.text("dtype")
-    return meta.broadcast_to(x, call.ints(shape, "shape"))
+    return meta.broadcast_to(call.argument, call.sizes("shape"))
 
 
 @converter("broadcast_to_like")
@@ -209,12 +179,6 @@ def repeat(call: OpCall) -> Any:
     (x,) = call.tensors(1)
     axis = call.get("axis")
     return meta.repeat(x, call.int("repeats"), None if axis is None else int(axis))
-
-
-@converter("dyn.tile")
-def dyn_tile(call: OpCall) -> Any:
-    x, reps = call.tensors(2)
-    return meta.tile(x, call.ints(reps, "reps"))
 
 
 @converter("shape_of")
