@@ -32,7 +32,8 @@ class FunctionLayer(Model):
         if function or (function == "" and not cls._function):
             annotations = inspect.get_annotations(cls, eval_str=True)
             cls._function = function or cls.__name__.lower()
-            cls.build = checked(_constructor(cls, annotations), is_constructor=True)
+            if annotations:
+                cls.build = checked(_constructor(cls, annotations), is_constructor=True)
             if "forward" not in vars(cls):
                 cls.forward = _forward(cls._function, cls._operands, annotations)
         super().__init_subclass__(**options)
