@@ -119,6 +119,7 @@ fuzz: $(VENV)/.dev
 fuzz-programs: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m scripts.fuzz_programs $(FUZZ_PROGRAMS_ARGS)
 	$(ONE_THREAD) $(BIN)/python -m scripts.fuzz_kernels 500
+	$(ONE_THREAD) $(BIN)/python -m scripts.fuzz_formulas 2000
 	$(ONE_THREAD) $(BIN)/python -m scripts.fuzz_compile 200
 	$(ONE_THREAD) $(BIN)/python -m scripts.fuzz_writes 2000 --vm 100
 

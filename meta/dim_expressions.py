@@ -88,8 +88,8 @@ class Order:
             "shape",
             f"whether {self.text} is not known while tracing with symbolic sizes",
             "a comparison for equality, or one that holds for all sizes",
-            "write meta.dim.minimum or maximum for the smaller or larger size, meta.cond(order, then, otherwise) for two "
-            "ways, or trace with a static size here",
+            "write meta.dim.minimum or maximum for the smaller or larger size, meta.cond(order, then, otherwise) for "
+            "two ways, or trace with a static size here",
         )
 
 

@@ -1247,7 +1247,7 @@ class Tensor(Casts):
     def std(
         self,
         axis: int | Sequence[Dim] | None = None,
-        correction: int = 1,
+        correction: float = 1,
         keepdims: bool = False,
         **unknown: NoReturn,
     ) -> Self:
@@ -1273,7 +1273,7 @@ class Tensor(Casts):
     def var(
         self,
         axis: int | Sequence[Dim] | None = None,
-        correction: int = 1,
+        correction: float = 1,
         keepdims: bool = False,
         **unknown: NoReturn,
     ) -> Self:

@@ -22,18 +22,19 @@ VERSIONS = ("2021.12", "2022.12", "2023.12")
 
 OPERATORS: Mapping[str, str] = {
     "bitwise_invert": "bitwise_not", "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift",
-    "permute_dims": "transpose", "positive": "copy", "pow": "power",
+    "broadcast_arrays": "broadcast_tensors", "permute_dims": "transpose", "positive": "copy", "pow": "power",
     "remainder": "mod",
 } | {
     name: name
     for name in (
         "abs", "acos", "acosh", "add", "all", "any", "argmax", "argmin", "asin", "asinh", "atan", "atan2", "atanh",
-        "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to", "ceil", "conj", "copysign", "cos", "cosh", "divide",
-        "equal", "exp", "expand_dims", "expm1", "flip", "floor", "floor_divide", "greater", "greater_equal", "hypot",
-        "imag", "isfinite", "isinf", "isnan", "less", "less_equal", "log", "log10", "log1p", "log2", "logaddexp",
-        "logical_and", "logical_not", "logical_or", "logical_xor", "max", "maximum", "mean", "min", "minimum",
-        "moveaxis", "multiply", "negative", "nextafter", "not_equal", "real", "reciprocal", "signbit", "sin",
-        "sinh", "sqrt", "square", "squeeze", "subtract", "tan", "tanh", "tile", "tril", "triu", "trunc", "where",
+        "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to", "ceil", "conj", "copysign", "cos", "cosh",
+        "count_nonzero", "diff", "divide", "equal", "exp", "expand_dims", "expm1", "flip", "floor", "floor_divide",
+        "greater", "greater_equal", "hypot", "imag", "isfinite", "isin", "isinf", "isnan", "less", "less_equal", "log",
+        "log10", "log1p", "log2", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "max",
+        "maximum", "mean", "min", "minimum", "moveaxis", "multiply", "negative", "nextafter", "not_equal", "real",
+        "reciprocal", "searchsorted", "signbit", "sin", "sinh", "sqrt", "square", "squeeze", "subtract", "tan", "tanh",
+        "tile", "tril", "triu", "trunc", "where",
     )
 }  # fmt: skip
 """Functions of the standard and the operators that are called in the same way."""
@@ -47,16 +48,10 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "elementwise": ("clip", "round", "sign"),
     "products": ("matmul", "matrix_transpose", "tensordot", "vecdot"),
     "manipulation": (
-        "broadcast_arrays", "broadcast_shapes", "concat", "repeat", "reshape", "roll", "stack", "take",
-        "take_along_axis", "unstack",
+        "broadcast_shapes", "concat", "repeat", "reshape", "roll", "stack", "take", "take_along_axis", "unstack",
     ),
-    "reductions": (
-        "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "prod", "std", "sum", "var",
-    ),
-    "search": (
-        "argsort", "isin", "nonzero", "searchsorted", "sort", "unique_all", "unique_counts", "unique_inverse",
-        "unique_values",
-    ),
+    "reductions": ("cumulative_prod", "cumulative_sum", "prod", "std", "sum", "var"),
+    "search": ("argsort", "nonzero", "sort", "unique_all", "unique_counts", "unique_inverse", "unique_values"),
 }  # fmt: skip
 """Functions of the other names, by the file that has them."""
 

@@ -9,7 +9,7 @@ import meta
 from meta import dtype as dtypes
 from meta._generated.methods import Tensor
 from meta.device import CPU
-from meta.errors import ArgumentError, TypeInferenceError
+from meta.errors import TypeInferenceError
 from meta.schema._dsl import TensorLike
 
 
@@ -115,18 +115,7 @@ empty_like = zeros_like
 
 def meshgrid(*arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> tuple[Any, ...]:
     """The coordinates of a grid, one tensor for each 1-D tensor; with "xy" the first two axes are swapped."""
-    if indexing not in ("xy", "ij"):
-        raise ArgumentError("meshgrid", f"indexing is {indexing!r}", '"xy" or "ij"')
-    axes = list(range(len(arrays)))
-    if indexing == "xy":
-        axes[:2] = axes[:2][::-1]
-    shape = [0] * len(arrays)
-    for axis, x in zip(axes, arrays, strict=True):
-        shape[axis] = x.size
-    return tuple(
-        meta.broadcast_to(meta.reshape(x, [x.size if n == axis else 1 for n in range(len(arrays))]), shape)
-        for axis, x in zip(axes, arrays, strict=True)
-    )
+    return meta.meshgrid(*arrays, indexing=indexing)
 
 
 def _placed(device: object) -> Any:

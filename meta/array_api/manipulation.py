@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 import meta
@@ -20,12 +19,6 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[Any, ...]:
     return rules.broadcast_shapes(*map(tuple, shapes))
 
 
-def broadcast_arrays(*arrays: Tensor) -> tuple[Any, ...]:
-    """Tensors broadcast to their common shape."""
-    shape = broadcast_shapes(*(x.shape for x in arrays))
-    return tuple(meta.broadcast_to(x, shape) for x in arrays)
-
-
 def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
     """Tensors joined along an axis; flattened first if it is None. Dtypes promote."""
     xs = promoted(*arrays)
@@ -39,9 +32,7 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
 
 def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Any, ...]:
     """The slices along an axis, without it."""
-    axis = axis_of("unstack", axis, x.ndim)
-    parts = meta.split(x, x.shape[axis], axis) if x.shape[axis] else ()
-    return tuple(meta.squeeze(part, axis) for part in parts)
+    return meta.unbind(x, axis)
 
 
 def reshape(x: Tensor, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Any:
@@ -66,13 +57,10 @@ def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> A
         x, axis = _flat(x), 0
     if not isinstance(repeats, TensorLike):
         return meta.repeat(x, repeats, axis)
-    counts: Any = repeats
     size = x.shape[axis_of("repeat", axis, x.ndim)]
-    if counts.ndim > 1 or counts.size not in (1, size):
-        raise TypeInferenceError("repeat", f"repeats of shape {counts.shape}", f"one for each of {size} elements")
-    np: Any = import_module("numpy")
-    positions = np.repeat(np.arange(size), np.broadcast_to(counts.detach().numpy(), (size,)))
-    return meta.take(x, meta.asarray(positions, device=x.device), axis)
+    if repeats.ndim > 1 or repeats.size not in (1, size):
+        raise TypeInferenceError("repeat", f"repeats of shape {repeats.shape}", f"one for each of {size} elements")
+    return meta.repeat_interleave(x, meta.cast(repeats, "int64"), axis)
 
 
 def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Any:
@@ -86,12 +74,7 @@ def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Any:
 
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Any:
     """For each element of `indices` the element of x at that position along `axis`; the other axes broadcast."""
-    axis = axis_of("take_along_axis", axis, x.ndim)
-    size = x.shape[axis]
-    others = broadcast_shapes(*((*t.shape[:axis], 1, *t.shape[axis + 1 :]) for t in (x, indices)))
-    x = meta.broadcast_to(x, (*others[:axis], size, *others[axis + 1 :]))
-    indices = meta.broadcast_to(indices, (*others[:axis], indices.shape[axis], *others[axis + 1 :]))
-    return meta.gather(x, axis, meta.where(indices < 0, indices + size, indices))
+    return meta.take_along_dim(x, indices, axis)
 
 
 def _flat(x: Tensor) -> Any:

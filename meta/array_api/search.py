@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import meta
 from meta import dtype as dtypes
@@ -67,25 +67,10 @@ def unique_values(x: Tensor, /) -> Any:
     return unique_all(x).values
 
 
-def isin(x1: Tensor | int, x2: Tensor | int, /, *, invert: bool = False) -> Any:
-    """Whether each element of x1 is in x2."""
-    x1, x2 = (meta.asarray(x) if isinstance(x, int) else x for x in (x1, x2))
-    is_in = meta.any(meta.equal(meta.expand_dims(x1, -1), meta.reshape(x2, (-1,))), -1)
-    return meta.logical_not(is_in) if invert else is_in
-
-
 def nonzero(x: Tensor, /) -> tuple[Any, ...]:
     """The positions of the elements that are not 0: one int64 vector an axis."""
     is_set = meta.not_equal(x, 0) if dtypes.is_complex(x.dtype) else x
     return tuple(meta.squeeze(part, 1) for part in meta.split(meta.argwhere(is_set), x.ndim, 1))
-
-
-def searchsorted(
-    x1: Tensor, x2: Tensor, /, *, side: Literal["left", "right"] = "left", sorter: Tensor | None = None
-) -> Any:
-    """Where elements of x2 would be put into the ascending vector x1: before equal elements, or behind them."""
-    ordered = x1 if sorter is None else meta.take(x1, sorter, 0)
-    return meta.searchsorted(ordered, x2, right=side == "right")
 
 
 def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -31,18 +32,33 @@ def antialiasing_matrix(n: int, count: int, step: float, mode: str) -> Any:
     return weights / weights.sum(1, keepdims=True)
 
 
-def _plain_matrix(n: int, count: int, step: float, mode: str, align_corners: bool) -> Any:
-    """The weights (count, n) of the two or four elements around each place; those outside go to the outermost."""
-    shift = 0.5 if align_corners else 0.0
-    reach = 2 if mode == "bicubic" else 1
-    place = step * (np.arange(count) + 0.5 - shift) + shift - 0.5
-    first = np.floor(place - reach + 1).astype(np.int64)
-    matrix = np.zeros((count, n))
-    for k in range(2 * reach):
-        distance = np.abs(first + k - place)
-        weights = cubic(distance, -0.75) if mode == "bicubic" else np.maximum(1 - distance, 0)
-        np.add.at(matrix, (np.arange(count), np.minimum(np.maximum(first + k, 0), n - 1)), weights)
+def matrix_at(
+    n: int, positions: Any, is_cubic: bool, a: float = -0.75, shrink: float = 1.0, exclude_outside: bool = False,
+    normalize: bool = False,
+) -> Any:  # fmt: skip
+    """The weights (positions, n) of the elements around each position; those outside go to the outermost, unless they
+    are excluded.
+
+    shrink: below 1, the filter reaches as much further.  normalize: let rows sum to 1."""
+    reach = math.ceil((2 if is_cubic else 1) / shrink) + 1
+    places = np.floor(positions)[:, None] + np.arange(-reach, reach + 1)
+    distance = np.abs(places - positions[:, None]) * shrink
+    weights = cubic(distance, a) if is_cubic else np.maximum(1 - distance, 0)
+    if exclude_outside:
+        weights = np.where((places < 0) | (places >= n), 0.0, weights)
+    if exclude_outside or normalize:
+        total = weights.sum(1, keepdims=True)
+        weights = weights / np.where(total == 0, 1.0, total)
+    matrix = np.zeros((len(positions), n))
+    rows = np.broadcast_to(np.arange(len(positions))[:, None], places.shape)
+    np.add.at(matrix, (rows, np.minimum(np.maximum(places, 0), n - 1).astype(np.int64)), weights)
     return matrix
+
+
+def _plain_matrix(n: int, count: int, step: float, mode: str, align_corners: bool) -> Any:
+    """The weights (count, n) of the two or four elements around each place."""
+    shift = 0.5 if align_corners else 0.0
+    return matrix_at(n, step * (np.arange(count) + 0.5 - shift) + shift - 0.5, mode == "bicubic")
 
 
 _BITS = 15

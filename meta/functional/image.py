@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, Literal
@@ -15,18 +16,25 @@ from meta.op.rules import show
 __all__ = ["affine_grid", "grid_sample", "roi_align"]
 
 
-def affine_grid(theta: Tensor, size: tuple[int, int]) -> Tensor:
-    """The places (n, 2, h, w) that an affine map takes a grid to: theta (n, 2, 3) times (x, y, 1), with x and y from -1
-    to 1, at the centres of the outermost pixels. Raises TypeInferenceError for another shape or dtype of theta."""
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = True) -> Tensor:
+    """The places (n, d, *size) that an affine map takes a grid of d axes, 2 or 3, to: theta (n, d, d + 1) times
+    (x, y, 1), or (x, y, z, 1), coordinates from -1 to 1 of the last axis first. -1 and 1 are the centres of the
+    outermost pixels (align_corners) or their outer edges. Raises TypeInferenceError for another shape or dtype of
+    theta."""
     require_ranks("affine_grid", {"theta": theta}, {"theta": 3})
     require_float("affine_grid", theta, "theta")
-    require("affine_grid", tuple(theta.shape[1:]) == (2, 3), f"'theta' has shape {show(theta.shape)}", "(n, 2, 3)")
-    require("affine_grid", len(size) == 2, f"size is {size}", "(height, width)")
-    h, w = size
-    x = meta.broadcast_to(meta.reshape(meta.linspace(-1.0, 1.0, w, theta.dtype, theta.device), (1, w)), (h, w))
-    y = meta.broadcast_to(meta.reshape(meta.linspace(-1.0, 1.0, h, theta.dtype, theta.device), (h, 1)), (h, w))
-    places = meta.reshape(meta.stack([x, y, meta.ones_like(x)], 0), (3, h * w))
-    return meta.reshape(meta.matmul(theta, places), (theta.shape[0], 2, h, w))
+    rank = theta.shape[1]
+    fits = rank in (2, 3) and theta.shape[2] == rank + 1
+    require("affine_grid", fits, f"'theta' has shape {show(theta.shape)}", "(n, 2, 3) or (n, 3, 4)")
+    require("affine_grid", len(size) == rank, f"size is {tuple(size)}", "(height, width), for (n, 3, 4) also a depth")
+    coordinates: list[Any] = []
+    for axis, count in reversed(list(enumerate(size))):
+        end = 0.0 if count == 1 else 1.0 if align_corners else (count - 1) / count
+        line = meta.linspace(-end, end, count, theta.dtype, theta.device)
+        column = meta.reshape(line, tuple(count if a == axis else 1 for a in range(rank)))
+        coordinates.append(meta.broadcast_to(column, size))
+    places = meta.reshape(meta.stack([*coordinates, meta.ones_like(coordinates[0])], 0), (rank + 1, -1))
+    return meta.reshape(meta.matmul(theta, places), (theta.shape[0], rank, *size))
 
 
 def grid_sample(
@@ -188,3 +196,30 @@ def _samples(first: T, last: T, bins: int, ratio: int) -> T:
 def _near(coordinate: T, size: int) -> T:
     """Whether a coordinate is not more than a pixel outside."""
     return meta.logical_and(coordinate >= -1, coordinate <= size)
+
+
+def roi_pool(x: Tensor, rois: Tensor, size: Sequence[int], scale: float) -> Any:
+    """The largest element in each bin of each region; bins without elements are 0 (R. Girshick, "Fast R-CNN", 2015).
+
+    x: (n, c, h, w); rois: (r, 5), the image and the corners x1, y1, x2, y2, which times `scale` are rounded to elements
+    of the region, halves away from 0; the result is (r, c, *size)."""
+    corners = rois * scale
+    corners = meta.trunc(corners + meta.sign(corners) * 0.5)
+    out: Any = meta.take(x, meta.cast(meta.select(rois, 1, 0), "int64"), 0, "clip")
+    for axis, low, bins in ((2, 2, size[0]), (3, 1, size[1])):
+        out = _bin_maxima(out, axis, meta.select(corners, 1, low), meta.select(corners, 1, low + 2), bins)
+    return out
+
+
+def _bin_maxima(x: Tensor, axis: int, first: Tensor, last: Tensor, bins: int) -> Any:
+    """x (r, ...) with the axis replaced by maxima of `bins` equal parts of [first, last]; empty parts are 0."""
+    width = meta.expand_dims(meta.maximum(last - first + 1.0, 1.0) / float(bins), 1)
+    steps = meta.arange(0, bins, 1, first.dtype, x.device)
+    first = meta.expand_dims(first, 1)
+    begin, end = first + meta.floor(width * steps), first + meta.ceil(width * (steps + 1.0))
+    places = meta.arange(0, x.shape[axis], 1, steps.dtype, x.device)
+    inside = meta.logical_and(meta.expand_dims(begin, 2) <= places, places < meta.expand_dims(end, 2))
+    moved = meta.expand_dims(meta.moveaxis(x, axis, -1), -2)  # (r, ..., 1, elements)
+    mask = meta.reshape(inside, (inside.shape[0], *(1,) * (x.ndim - 2), bins, x.shape[axis]))
+    best = meta.max(meta.where(mask, moved, -math.inf), -1)
+    return meta.moveaxis(meta.where(meta.any(mask, -1), best, 0), -1, axis)

@@ -18,12 +18,12 @@ __all__ = ["corrcoef", "cov", "nanmean", "nansum", "std_mean", "var_mean"]
 Axes = int | Sequence[int] | None
 
 
-def var_mean(x: T, axis: Axes = None, correction: int = 1, keepdims: bool = False) -> tuple[T, T]:
+def var_mean(x: T, axis: Axes = None, correction: float = 1, keepdims: bool = False) -> tuple[T, T]:
     """`var` and `mean` over the same axes."""
     return meta.var(x, axis, correction, keepdims), meta.mean(x, axis, keepdims)
 
 
-def std_mean(x: T, axis: Axes = None, correction: int = 1, keepdims: bool = False) -> tuple[T, T]:
+def std_mean(x: T, axis: Axes = None, correction: float = 1, keepdims: bool = False) -> tuple[T, T]:
     """`std` and `mean` over the same axes."""
     return meta.std(x, axis, correction, keepdims), meta.mean(x, axis, keepdims)
 

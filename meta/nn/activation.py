@@ -8,30 +8,21 @@ import meta
 from meta._generated.methods import Tensor
 from meta.model.model import Model
 from meta.model.names import Alias
+from meta.nn.function import FunctionLayer
 
 
-class ReLU(Model):
+class ReLU(FunctionLayer):
     """max(x, 0)."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.relu(x)
 
-
-class ReLU6(Model):
+class ReLU6(FunctionLayer):
     """min(max(x, 0), 6)."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.relu6(x)
 
-
-class LeakyReLU(Model):
+class LeakyReLU(FunctionLayer, function="leaky_relu"):
     """x above 0, negative_slope * x below."""
 
-    def build(self, negative_slope: float = 0.01) -> None:
-        self.negative_slope = negative_slope
-
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.leaky_relu(x, self.negative_slope)
+    negative_slope: float = 0.01
 
 
 class PReLU(Model):
@@ -46,175 +37,108 @@ class PReLU(Model):
         return meta.prelu(x, self.w)
 
 
-class ELU(Model):
+class ELU(FunctionLayer):
     """x above 0, alpha * (exp(x) - 1) below (D.-A. Clevert et al., 2015)."""
 
-    def build(self, alpha: float = 1.0) -> None:
-        self.alpha = alpha
-
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.elu(x, self.alpha)
+    alpha: float = 1.0
 
 
-class SELU(Model):
+class SELU(FunctionLayer):
     """ELU with the alpha and the scale that keep mean 0 and variance 1 (G. Klambauer et al., "Self-Normalizing Neural
     Networks", 2017)."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.selu(x)
 
-
-class CELU(Model):
+class CELU(FunctionLayer):
     """x above 0, alpha * (exp(x / alpha) - 1) below (J. T. Barron, 2017)."""
 
-    def build(self, alpha: float = 1.0) -> None:
-        self.alpha = alpha
-
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.celu(x, self.alpha)
+    alpha: float = 1.0
 
 
-class GELU(Model):
+class GELU(FunctionLayer):
     """Gaussian error linear unit; approximate: "none" or "tanh"."""
 
-    def build(self, approximate: Literal["none", "tanh"] = "none") -> None:
-        self.approximate: Literal["none", "tanh"] = approximate
-
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.gelu(x, self.approximate)
+    approximate: Literal["none", "tanh"] = "none"
 
 
-class SiLU(Model):
+class SiLU(FunctionLayer):
     """x * sigmoid(x)."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.silu(x)
 
-
-class Mish(Model):
+class Mish(FunctionLayer):
     """x * tanh(softplus(x)) (D. Misra, "Mish", 2019)."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.mish(x)
 
-
-class Sigmoid(Model):
+class Sigmoid(FunctionLayer):
     """1 / (1 + exp(-x))."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.sigmoid(x)
 
-
-class LogSigmoid(Model):
+class LogSigmoid(FunctionLayer):
     """log(sigmoid(x)), computed without overflow."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.logsigmoid(x)
 
-
-class Hardsigmoid(Model):
+class Hardsigmoid(FunctionLayer):
     """min(max(x + 3, 0), 6) / 6."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.hardsigmoid(x)
 
-
-class Hardswish(Model):
+class Hardswish(FunctionLayer):
     """x * min(max(x + 3, 0), 6) / 6 (A. Howard et al., "Searching for MobileNetV3", 2019)."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.hardswish(x)
 
-
-class Tanh(Model):
+class Tanh(FunctionLayer):
     """Hyperbolic tangent."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.tanh(x)
 
-
-class Hardtanh(Model):
+class Hardtanh(FunctionLayer):
     """min(max(x, min_val), max_val)."""
 
-    def build(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
-        self.min_val, self.max_val = min_val, max_val
-
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.hardtanh(x, self.min_val, self.max_val)
+    min_val: float = -1.0
+    max_val: float = 1.0
 
 
-class Tanhshrink(Model):
+class Tanhshrink(FunctionLayer):
     """x - tanh(x)."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.tanhshrink(x)
 
-
-class Softshrink(Model):
+class Softshrink(FunctionLayer):
     """x moved towards 0 by lambd, 0 between -lambd and lambd."""
 
-    def build(self, lambd: float = 0.5) -> None:
-        self.lambd = lambd
-
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.softshrink(x, self.lambd)
+    lambd: float = 0.5
 
 
-class Hardshrink(Model):
+class Hardshrink(FunctionLayer):
     """x, and 0 between -lambd and lambd."""
 
-    def build(self, lambd: float = 0.5) -> None:
-        self.lambd = lambd
-
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.hardshrink(x, self.lambd)
+    lambd: float = 0.5
 
 
-class Softplus(Model):
+class Softplus(FunctionLayer):
     """log(1 + exp(beta * x)) / beta, without a threshold unless one is given."""
 
-    def build(self, beta: float = 1.0, threshold: float | None = None) -> None:
-        self.beta, self.threshold = beta, threshold
-
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.softplus(x, self.beta, self.threshold)
+    beta: float = 1.0
+    threshold: float | None = None
 
 
-class Softsign(Model):
+class Softsign(FunctionLayer):
     """x / (1 + abs(x))."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.softsign(x)
 
-
-class Threshold(Model):
+class Threshold(FunctionLayer):
     """x above `threshold`, `value` elsewhere."""
 
-    def build(self, threshold: float, value: float) -> None:
-        self.threshold, self.value = threshold, value
-
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.threshold(x, self.threshold, self.value)
+    threshold: float
+    value: float
 
 
-class Softmax(Model):
+class Softmax(FunctionLayer):
     """exp(x) / sum(exp(x)) along the axis dim."""
 
-    def build(self, dim: int = -1) -> None:
-        self.dim = dim
-
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.softmax(x, self.dim)
+    dim: int = -1
 
 
-class Softmin(Model):
+class Softmin(FunctionLayer):
     """Softmax of -x along the axis dim."""
 
-    def build(self, dim: int = -1) -> None:
-        self.dim = dim
-
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.softmin(x, self.dim)
+    dim: int = -1
 
 
 class Softmax2d(Model):
@@ -224,21 +148,13 @@ class Softmax2d(Model):
         return meta.softmax(x, -3)
 
 
-class LogSoftmax(Model):
+class LogSoftmax(FunctionLayer, function="log_softmax"):
     """The logarithm of softmax along the axis dim."""
 
-    def build(self, dim: int = -1) -> None:
-        self.dim = dim
-
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.log_softmax(x, self.dim)
+    dim: int = -1
 
 
-class GLU(Model):
+class GLU(FunctionLayer):
     """a * sigmoid(b), with x split into the halves a and b along the axis dim (Y. Dauphin et al., 2017)."""
 
-    def build(self, dim: int = -1) -> None:
-        self.dim = dim
-
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.glu(x, self.dim)
+    dim: int = -1

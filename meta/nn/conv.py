@@ -16,7 +16,9 @@ from meta.nn.init import fan_in_bound
 
 Size = int | Sequence[int]
 PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
-_PAD_MODES: dict[str, Literal["reflect", "edge"]] = {"reflect": "reflect", "replicate": "edge"}
+_PAD_MODES: dict[str, Literal["reflect", "edge", "wrap"]] = {
+    "reflect": "reflect", "replicate": "edge", "circular": "wrap",
+}  # fmt: skip
 
 
 class _Convolution(Model):
@@ -72,7 +74,7 @@ class _Conv(_Convolution):
         self._create((out_channels, in_channels // groups, *kernel), out_channels, bias)
         self.stride, self.dilation = self._sizes("stride", stride), self._sizes("dilation", dilation)
         self.padding, self.groups = self._padding(kernel, padding), groups
-        if padding_mode not in ("zeros", "circular", *_PAD_MODES):
+        if padding_mode not in ("zeros", *_PAD_MODES):
             expected = '"zeros", "reflect", "replicate" or "circular"'
             raise ArgumentError(type(self).__name__, f"padding_mode is {padding_mode!r}", expected)
         self.padding_mode = padding_mode
@@ -106,14 +108,7 @@ class _Conv(_Convolution):
 
     def _padded(self, x: Tensor) -> Tensor:
         widths = tuple(zip(self.padding[: self.rank], self.padding[self.rank :], strict=True))
-        if self.padding_mode != "circular":
-            return meta.pad(x, ((0, 0), (0, 0), *widths), mode=_PAD_MODES[self.padding_mode])
-        for axis, (before, after) in enumerate(widths, 2):
-            whole = (slice(None),) * axis
-            last = [x[(*whole, slice(x.shape[axis] - before, None))]] if before else []
-            first = [x[(*whole, slice(None, after))]] if after else []
-            x = meta.concatenate([*last, x, *first], axis) if last or first else x
-        return x
+        return meta.pad(x, ((0, 0), (0, 0), *widths), mode=_PAD_MODES[self.padding_mode])
 
 
 class Conv1d(_Conv):

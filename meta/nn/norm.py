@@ -12,6 +12,7 @@ from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.model.model import Model
 from meta.model.names import Alias
+from meta.nn.function import FunctionLayer
 
 _EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 """The distance from 1 to the next number."""
@@ -258,12 +259,11 @@ class RMSNorm(_OverLastAxes):
         return meta.rms_norm(x, self.w, self.axes, eps)
 
 
-class LocalResponseNorm(Model):
+class LocalResponseNorm(FunctionLayer, function="local_response_norm"):
     """x / (k + alpha * mean(x**2))**beta over `size` neighbouring channels of (n, c, ...) (A. Krizhevsky et al.,
     "ImageNet Classification with Deep Convolutional Neural Networks", 2012)."""
 
-    def build(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
-        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
-
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.local_response_norm(x, self.size, self.alpha, self.beta, self.k)
+    size: int
+    alpha: float = 1e-4
+    beta: float = 0.75
+    k: float = 1.0

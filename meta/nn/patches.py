@@ -10,61 +10,46 @@ from meta import random
 from meta._generated.methods import Tensor
 from meta.errors import ArgumentError
 from meta.model.model import Model
+from meta.nn.function import FunctionLayer
 
 Size = int | Sequence[int]
 
 
-class PixelShuffle(Model):
+class PixelShuffle(FunctionLayer, function="pixel_shuffle"):
     """(..., c * r**2, h, w) as (..., c, h * r, w * r) with r = upscale_factor."""
 
-    def build(self, upscale_factor: int) -> None:
-        self.upscale_factor = upscale_factor
-
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.pixel_shuffle(x, self.upscale_factor)
+    upscale_factor: int
 
 
-class PixelUnshuffle(Model):
+class PixelUnshuffle(FunctionLayer, function="pixel_unshuffle"):
     """The inverse of PixelShuffle, with downscale_factor."""
 
-    def build(self, downscale_factor: int) -> None:
-        self.downscale_factor = downscale_factor
-
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.pixel_unshuffle(x, self.downscale_factor)
+    downscale_factor: int
 
 
-class ChannelShuffle(Model):
+class ChannelShuffle(FunctionLayer, function="channel_shuffle"):
     """(n, c, ...) with the channels of `groups` groups interleaved."""
 
-    def build(self, groups: int) -> None:
-        self.groups = groups
-
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.channel_shuffle(x, self.groups)
+    groups: int
 
 
-class Unfold(Model):
+class Unfold(FunctionLayer, function="im2col"):
     """The patches of images (n, c, h, w) as columns, (n, c * kernel height * kernel width, patches)."""
 
-    def build(self, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1) -> None:
-        self.window = (kernel_size, dilation, padding, stride)
+    kernel_size: Size
+    dilation: Size = 1
+    padding: Size = 0
+    stride: Size = 1
 
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.im2col(x, *self.window)
 
-
-class Fold(Model):
+class Fold(FunctionLayer, function="col2im"):
     """The images (n, c, *output_size) whose patches are given as columns; overlapping elements are added."""
 
-    def build(
-        self, output_size: Size, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1
-    ) -> None:
-        self.output_size = output_size
-        self.window = (kernel_size, dilation, padding, stride)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.col2im(x, self.output_size, *self.window)
+    output_size: Size
+    kernel_size: Size
+    dilation: Size = 1
+    padding: Size = 0
+    stride: Size = 1
 
 
 class _MaxUnpool(Model):

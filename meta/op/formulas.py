@@ -9,27 +9,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from inspect import signature
+from math import trunc
 from os import pathsep
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from meta._generated.methods import Tensor
-from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.adapter import te
 from meta.backend.tvm.intrinsic import Expr, dtype_of
 from meta.backend.tvm.numbers import Number
-from meta.backend.tvm.spec import Outs
+from meta.backend.tvm.spec import Outs, TensorSpec
 from meta.backend.tvm.te.elementwise import (
     cast,
+    common_dtype,
     compute_dtype,
     element,
     is_float,
     let_binding,
     rounded_numbers,
-    select,
-    wide_dtype,
 )
-from meta.backend.tvm.workarounds.exact import constant
-from meta.ir.type import TensorType, operand_dtype, tensor_type
+from meta.ir.type import TensorType, tensor_type
 from meta.modes import isolated, modes
 from meta.op.decomposition import Decomposition, decompositions
 from meta.op.dispatch import implementation
@@ -44,22 +44,24 @@ SOURCES: Final = pathsep.join(str(path) for folder in _FOLDERS for path in sorte
 @record
 class PerElement:
     """The compute of an elementwise operator. It broadcasts the operands, promotes them and Python numbers to one
-    dtype, and computes halves in float32.
+    dtype.
 
     function: of expressions of one dtype, the operands, and of the attributes.
     tensors: for each argument, whether it is an operand; bounds: whether the other ones are numbers that count as
         operands, rounded to their dtype.
+    wide: whether halves are computed in float32.
     """
 
     name: str
     function: Callable[..., Expr]
     tensors: tuple[bool, ...]
     bounds: bool = False
+    wide: bool = True
 
     def __call__(self, *args: Any, out: Outs) -> Any:
         operands = rounded_numbers([a for a, is_tensor in zip(args, self.tensors, strict=True) if is_tensor])
         attributes = [a for a, is_tensor in zip(args, self.tensors, strict=True) if not is_tensor]
-        dtype = compute_dtype(operands, out[0].dtype)
+        dtype = compute_dtype(operands, out[0].dtype) if self.wide else common_dtype(operands)
         if self.bounds:
             attributes = rounded_numbers([operands[0], *attributes])[1:]
 
@@ -99,7 +101,7 @@ class HeldNumber(float):
         return HeldNumber(self.number.log())
 
     def __trunc__(self) -> HeldInteger:
-        return HeldInteger(self.number)
+        return HeldInteger(trunc(self.number))
 
     def __repr__(self) -> str:
         return "a number of the call"
@@ -108,7 +110,7 @@ class HeldNumber(float):
 
 
 class HeldInteger(int):
-    """A HeldNumber as an integer: kernels truncate it to the dtype of the other operand."""
+    """The integer part of a HeldNumber."""
 
     number: Number
 
@@ -195,33 +197,30 @@ def operands_first(term: Term, values: Mapping[Term, Expr]) -> Iterable[Term]:
         yield term
 
 
+@record
+class Element:
+    """An expression as a tensor of rank 0, as computes take operands."""
+
+    value: Expr
+    shape: tuple[Any, ...] = ()
+
+    @property
+    def dtype(self) -> str:
+        return dtype_of(self.value)
+
+    def __call__(self) -> Expr:
+        return self.value
+
+
 def _call(term: Term, values: Mapping[Term, Expr]) -> Expr:
-    op, args = term.op, term.args
-    assert op is not None
-    if op.name == "cast":
-        return cast(values[args[0]], term.dtype)
-    if op.name == "full":
-        return constant(_plain(args[1]), term.dtype)
-    tensors = [arg.is_tensor for arg in op.schema.args]
-    types = [_typed(a) for a, is_tensor in zip(args, tensors, strict=True) if is_tensor]
-    dtype = term.dtype if op.name == "where" else wide_dtype(operand_dtype(*types), term.dtype)
-
-    def argument(arg: Any, is_tensor: bool) -> Any:
-        if not is_tensor:
-            return _plain(arg)
-        return values[arg] if isinstance(arg, Term) else constant(_plain(arg), dtype)
-
-    arguments = list(map(argument, args, tensors))
-    if op.name == "where":
-        return select(cast(arguments[0], "bool"), *(cast(x, dtype) for x in arguments[1:]))
-    if op.name == "power":  # its kernel multiplies for some exponents, and is not elementwise
-        return cast(tirx.pow(*(cast(a, dtype) for a in arguments)), term.dtype)
-    chosen = implementation(op, "tvm")
+    """The element that the compute of a term's operator gives from elements of its operands."""
+    assert term.op is not None
+    chosen = implementation(term.op, "tvm")
     assert chosen is not None
-    assert isinstance(chosen.payload.compute, PerElement), op.name
-    operands = [cast(a, dtype) for a, is_tensor in zip(arguments, tensors, strict=True) if is_tensor]
-    attributes = [a for a, is_tensor in zip(arguments, tensors, strict=True) if not is_tensor]
-    return cast(chosen.payload.compute.function(*operands, *attributes), term.dtype)
+    arguments = [Element(values[arg]) if isinstance(arg, Term) else _plain(arg) for arg in term.args]
+    compute = chosen.payload.compute
+    out = {"out": (TensorSpec((), term.dtype),)} if "out" in signature(compute).parameters else {}
+    return compute(*arguments, **out).op.body[0]
 
 
 def decomposition_of(name: str) -> Decomposition:
@@ -245,7 +244,8 @@ def formula(name: str) -> Callable[..., Expr]:
 def compute(name: str) -> PerElement:
     """The compute of an elementwise operator by its decomposition."""
     tensors = tuple(arg.is_tensor for arg in get(name).schema.args)
-    return PerElement(name, formula(name), tensors, decomposition_of(name).bounds)
+    decomposition = decomposition_of(name)
+    return PerElement(name, formula(name), tensors, decomposition.bounds, decomposition.wide)
 
 
 def _is_expression(arg: Any) -> bool:

@@ -97,6 +97,13 @@ def require_same_dtype(**types: TensorType) -> None:
         require(False, f"'{first}' is {head.dtype}, '{name}' is {t.dtype}", "one dtype for both", remedy)
 
 
+def require_alike(**types: TensorType) -> None:
+    """Raise TypeInferenceError unless all have one shape, one dtype and one device."""
+    require_same_shape(**types)
+    require_same_dtype(**types)
+    same_device(*types.values())
+
+
 def _holds(dtype: str, other: str) -> bool:
     """Whether `dtype` is of a higher kind than `other`, in the order bool, integers, floats, complex."""
     return dtypes.category(dtype) > dtypes.category(other)

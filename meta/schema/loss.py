@@ -12,12 +12,9 @@ _FACTORS = (
 )
 
 pairwise = Schema("pairwise_loss", _X, _TARGET, _REDUCTION)
-pairwise_dx = Schema("pairwise_loss_dx", _X, _TARGET, DY, _REDUCTION)
 smooth_l1 = Schema("smooth_l1_loss", _X, _TARGET, _REDUCTION, _BETA)
-smooth_l1_dx = Schema("smooth_l1_loss_dx", _X, _TARGET, DY, _REDUCTION, _BETA)
 probabilities = Schema("binary_cross_entropy", _X, _TARGET, _FACTORS[0], _REDUCTION)
 logits = Schema("binary_cross_entropy_with_logits", _X, _TARGET, *_FACTORS, _REDUCTION)
-logits_dx = Schema("binary_cross_entropy_with_logits_dx", _X, _TARGET, DY, *_FACTORS, _REDUCTION)
 
 _CLASSES = Arg("target", Tensor, doc="Index of the correct class for each prediction, of an integer dtype.")
 _WEIGHT = Arg("weight", OptionalTensor, None, doc="Weight of each class; the mean is then weighted.")
@@ -40,13 +37,5 @@ nll_loss_dx = Schema(
     _CLASSES,
     Arg("weight", OptionalTensor, doc="As in the forward operator."),
     Arg("shape", IntTuple, doc="Shape of the forward operator's x."),
-    *_OPTIONS,
-)
-cross_entropy_dx = Schema(
-    "cross_entropy_dx",
-    Arg("x", Tensor, doc="Input of the forward operator."),
-    _CLASSES,
-    DY,
-    _WEIGHT,
     *_OPTIONS,
 )

@@ -1,11 +1,11 @@
 """Schemas of reductions."""
 
-from meta.schema._dsl import Arg, Bool, Int, IntTuple, Optional, Schema, Tensor
+from meta.schema._dsl import Arg, Bool, Int, IntTuple, Number, Optional, Schema, Tensor
 
 _x = Arg("x", Tensor, doc="Input of any shape.")
 _axis = Arg("axis", Optional(IntTuple), None, doc="Axis or axes to reduce; None for all of them.")
 _keepdims = Arg("keepdims", Bool, False, doc="Keep reduced axes with size 1.")
-_correction = Arg("correction", Int, 1,
+_correction = Arg("correction", Number, 1,
                   doc="Subtracted from the number of elements: 1 for an unbiased estimate.")  # fmt: skip
 
 reduce = Schema("reduce", _x, _axis, _keepdims)

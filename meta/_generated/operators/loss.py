@@ -191,7 +191,7 @@ def cross_entropy_dx(
     **unknown: NoReturn,
 ) -> T:
     """Gradient of cross_entropy with respect to x: softmax(x) minus the target distribution, weighted, times dy.
-    x: Input of the forward operator.
+    x: One number per class, along axis 1 (axis 0 of a vector).
     target: Index of the correct class for each prediction, of an integer dtype.
     dy: Gradient of the result.
     weight: Weight of each class; the mean is then weighted.

@@ -467,7 +467,7 @@ _r_std = _s_std.fast
 def std(
     x: T,
     axis: int | Sequence[Dim] | None = None,
-    correction: int = 1,
+    correction: float = 1,
     keepdims: bool = False,
     **unknown: NoReturn,
 ) -> T:
@@ -483,7 +483,7 @@ def std(
     if type(axis) is int:
         axis = (axis,)
     try:
-        run = _r_std[x._type, dumps(axis, 2), correction, correction.__class__, keepdims, keepdims.__class__]
+        run = _r_std[x._type, dumps(axis, 2), correction or repr(correction), correction.__class__, keepdims, keepdims.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -555,7 +555,7 @@ _r_var = _s_var.fast
 def var(
     x: T,
     axis: int | Sequence[Dim] | None = None,
-    correction: int = 1,
+    correction: float = 1,
     keepdims: bool = False,
     **unknown: NoReturn,
 ) -> T:
@@ -571,7 +571,7 @@ def var(
     if type(axis) is int:
         axis = (axis,)
     try:
-        run = _r_var[x._type, dumps(axis, 2), correction, correction.__class__, keepdims, keepdims.__class__]
+        run = _r_var[x._type, dumps(axis, 2), correction or repr(correction), correction.__class__, keepdims, keepdims.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:

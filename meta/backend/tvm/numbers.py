@@ -31,6 +31,7 @@ _OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
     "abs": operator.abs,
     "log": math.log,
     "max": max,
+    "trunc": math.trunc,
 }
 
 
@@ -136,6 +137,7 @@ class Number:
         numbers = [o for o in operands if isinstance(o, Number)]
         expressions = [o._expression if isinstance(o, Number) else o for o in operands]
         is_float = name in ("div", "log") or any(getattr(o, "is_float", isinstance(o, float)) for o in operands)
+        is_float = is_float and name != "trunc"
         positions = frozenset[int]().union(*(o._positions for o in numbers))
         return Number(self._parameters, (name, *expressions), positions, is_float)
 
@@ -150,6 +152,9 @@ class Number:
     def rounded(self, dtype: str) -> Number:
         """The number rounded to a floating dtype."""
         return Number(self._parameters, ("round", self._expression, dtype), self._positions, True)
+
+    def __trunc__(self) -> Number:
+        return self._operate("trunc", self)
 
     def __neg__(self) -> Number:
         return self._operate("neg", self)
@@ -212,7 +217,7 @@ class Number:
         raise NeedsValueError(self._positions)
 
     __float__ = __int__ = __index__ = __complex__ = __hash__ = __str__ = __format__ = _needed
-    __floor__ = __ceil__ = __round__ = __trunc__ = _needed
+    __floor__ = __ceil__ = __round__ = _needed
     __pow__ = __rpow__ = __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __divmod__ = _needed
     __array__ = _needed
 

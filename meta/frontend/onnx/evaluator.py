@@ -14,7 +14,7 @@ from meta.frontend.onnx.attributes import attributes, check_against_definition
 from meta.frontend.onnx.errors import GUIDE, OnnxError, UndecidedError, UnsupportedError
 from meta.frontend.onnx.functions import default_attributes, function_body, model_function
 from meta.frontend.onnx.node import NodeView, describe
-from meta.frontend.onnx.ops._row import domain_of, qualified, table
+from meta.frontend.onnx.ops._row import OperatorRow, domain_of, qualified, table
 from meta.frontend.onnx.source import SourceProgram
 from meta.frontend.onnx.tensors import read_tensor
 from meta.limits import MAX_FOLDED
@@ -160,9 +160,16 @@ class NodeEvaluator:
         check_against_definition(node, where, version, domain)
         attrs = self._attributes(node, where, frame)
         row = table.find(qualified(node.op_type, domain), version)
-        if row is None:
+        result = NotImplemented if row is None else self._by_row(row, node, where, version, domain, inputs, attrs)
+        if result is NotImplemented:
             body = self._body(node, where, version, domain, inputs)
             return self._call(body, inputs, default_attributes(node, version, domain) | attrs, frame)
+        return result
+
+    def _by_row(
+        self, row: OperatorRow, node: Any, where: str, version: int, domain: str, inputs: list[Any],
+        attrs: dict[str, Any],
+    ) -> Any:  # fmt: skip
         used = tuple(v.name if v.name and (v.uses() or v.is_graph_output()) else "" for v in node.outputs)
         names = tuple("" if v is None else v.name or "" for v in node.inputs)
         view = NodeView(where, node.op_type, domain, node.overload, version, names, used)
@@ -186,7 +193,8 @@ class NodeEvaluator:
 
     def _call(self, function: Any, inputs: list[Any], attrs: dict[str, Any], frame: GraphFrame) -> tuple[Any, ...]:
         defaults = attributes(function, function.name, {}, lambda g: Subgraph(self, g, frame), self.program.folder)
-        opsets = {domain_of(d): int(v) for d, v in function.opset_imports.items()} or frame.opsets
+        # The bodies that ONNX gives for operators of its other domains import these domains alone.
+        opsets = {**frame.opsets, **{domain_of(d): int(v) for d, v in function.opset_imports.items()}}
         padded = inputs + [None] * (len(function.inputs) - len(inputs))
         inner = GraphFrame(
             opsets, {k: v for k, v in {**defaults, **attrs}.items() if v is not None}, None, frame.depth + 1

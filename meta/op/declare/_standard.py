@@ -9,8 +9,9 @@ from meta import dtype as dtypes
 from meta.errors import MetaError, TypeInferenceError
 from meta.ir.type import TensorType, Type, Value, promoted_dtype
 from meta.op import rules
-from meta.op.registry import declare
+from meta.op.registry import declare, find
 from meta.schema import binary, reduce, unary
+from meta.schema._dsl import DY, Schema
 
 Accepts = Literal["any", "number", "discrete", "int", "float", "inexact"]
 Result = Literal["same", "float", "bool", "sum", "part", "float part"]
@@ -97,8 +98,7 @@ def standard_unary_dx(name: str, *, needs: str, doc: str = "", schema: Any = Non
 
     def typed(value: TensorType, dy: TensorType, *_: object) -> TensorType:
         rules.require_inexact("dy", dy)
-        rules.require_same_shape(**{needs: value}, dy=dy)
-        rules.require_same_dtype(**{needs: value}, dy=dy)
+        rules.require_alike(**{needs: value}, dy=dy)
         return dy
 
     facts = {"family": "unary", "pattern": "elemwise"} | facts
@@ -188,3 +188,21 @@ def standard_reduce(
 
     facts = {"family": "reduce", "pattern": "reduce", "method": True} | facts
     declare(name, schema=schema, doc=doc + _NOTES[result], **facts)(typed)
+
+
+def standard_gradient(name: str, doc: str, *, forward: str, at: int, **facts: Any) -> None:
+    """The gradient of an operator with respect to x, its first argument. It takes the arguments of that, with dy, a
+    tensor of the type of the result, at position `at`."""
+    op = find(forward)
+
+    def typed(x: TensorType, *rest: Any) -> TensorType:
+        dy = rest[at - 1]
+        y: Any = op.infer((x, *rest[: at - 1], *rest[at:]))
+        rules.require_same_shape(y=y, dy=dy)
+        rules.require_same_dtype(x=x, dy=dy)
+        rules.same_device(x, dy)
+        return x
+
+    args = op.schema.args
+    facts = {"family": op.family, "amp": op.amp} | facts
+    declare(name, schema=Schema(name, *args[:at], DY, *args[at:]), doc=doc, **facts)(typed)

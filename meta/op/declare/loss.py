@@ -8,6 +8,7 @@ from meta import dtype as dtypes
 from meta.dim import Shape, same_dim
 from meta.ir.type import TensorType
 from meta.op import rules
+from meta.op.declare._standard import standard_gradient
 from meta.op.positions import Positions
 from meta.op.registry import declare
 from meta.op.rules import class_axis
@@ -17,69 +18,36 @@ from meta.schema import loss
 def _operands(x: TensorType, target: TensorType) -> None:
     """Predictions and targets of one floating type."""
     rules.require_float("x", x)
-    rules.require_same_dtype(x=x, target=target)
-    rules.require_same_shape(x=x, target=target)
-    rules.same_device(x, target)
+    rules.require_alike(x=x, target=target)
 
 
 def _result(x: TensorType, losses: Shape, reduction: str) -> TensorType:
     return x.with_shape(losses if reduction == "none" else ())
 
 
-def _gradient(x: TensorType, losses: Shape, dy: TensorType, reduction: str) -> TensorType:
-    rules.require_same_shape(y=_result(x, losses, reduction), dy=dy)
-    rules.require_same_dtype(x=x, dy=dy)
-    rules.same_device(x, dy)
-    return x
+_REDUCED = " averaged, summed or element by element."
+_OTHER = "that with respect to target is its negative."
 
 
-@declare("mse_loss", schema=loss.pairwise, pattern="reduce", amp="never")
-def mse_loss(x: TensorType, target: TensorType, reduction: str) -> TensorType:
-    """(x - target)**2, averaged, summed or element by element."""
-    _operands(x, target)
-    return _result(x, x.shape, reduction)
+def _pairwise(name: str, doc: str, doc_dx: str = "", schema: Any = loss.pairwise) -> None:
+    def typed(x: TensorType, target: TensorType, reduction: str, beta: float = 0.0) -> TensorType:
+        _operands(x, target)
+        rules.require(beta >= 0, f"beta is {beta}", "0 or more")
+        return _result(x, x.shape, reduction)
+
+    declare(name, schema=schema, doc=doc + _REDUCED, family="loss", pattern="reduce", amp="never")(typed)
+    doc_dx = f"Gradient of {name} with respect to x{doc_dx}; {_OTHER}"
+    standard_gradient(f"{name}_dx", doc_dx, forward=name, at=2, pattern="elemwise")
 
 
-@declare("mse_loss_dx", schema=loss.pairwise_dx, pattern="elemwise", amp="never")
-def mse_loss_dx(x: TensorType, target: TensorType, dy: TensorType, reduction: str) -> TensorType:
-    """Gradient of mse_loss with respect to x; that with respect to target is its negative."""
-    _operands(x, target)
-    return _gradient(x, x.shape, dy, reduction)
-
-
-@declare("l1_loss", schema=loss.pairwise, pattern="reduce", amp="never")
-def l1_loss(x: TensorType, target: TensorType, reduction: str) -> TensorType:
-    """abs(x - target), averaged, summed or element by element."""
-    _operands(x, target)
-    return _result(x, x.shape, reduction)
-
-
-@declare("l1_loss_dx", schema=loss.pairwise_dx, pattern="elemwise", amp="never")
-def l1_loss_dx(x: TensorType, target: TensorType, dy: TensorType, reduction: str) -> TensorType:
-    """Gradient of l1_loss with respect to x, 0 where x equals target; that with respect to target is its negative."""
-    _operands(x, target)
-    return _gradient(x, x.shape, dy, reduction)
-
-
-def _beta(beta: float) -> None:
-    rules.require(beta >= 0, f"beta is {beta}", "0 or more")
-
-
-@declare("smooth_l1_loss", schema=loss.smooth_l1, pattern="reduce", amp="never")
-def smooth_l1_loss(x: TensorType, target: TensorType, reduction: str, beta: float) -> TensorType:
-    """With d = x - target: d**2 / (2 beta) where abs(d) < beta, else abs(d) - beta / 2 (R. Girshick, "Fast R-CNN",
-    2015); averaged, summed or element by element."""
-    _operands(x, target)
-    _beta(beta)
-    return _result(x, x.shape, reduction)
-
-
-@declare("smooth_l1_loss_dx", schema=loss.smooth_l1_dx, pattern="elemwise", amp="never")
-def smooth_l1_loss_dx(x: TensorType, target: TensorType, dy: TensorType, reduction: str, beta: float) -> TensorType:
-    """Gradient of smooth_l1_loss with respect to x; that with respect to target is its negative."""
-    _operands(x, target)
-    _beta(beta)
-    return _gradient(x, x.shape, dy, reduction)
+_pairwise("mse_loss", "(x - target)**2,")
+_pairwise("l1_loss", "abs(x - target),", ", 0 where x equals target")
+_pairwise(
+    "smooth_l1_loss",
+    "With d = x - target: d**2 / (2 beta) where abs(d) < beta, else abs(d) - beta / 2 "
+    '(R. Girshick, "Fast R-CNN", 2015);',
+    schema=loss.smooth_l1,
+)
 
 
 def _logits(x: TensorType, target: TensorType, weight: TensorType | None, pos_weight: TensorType | None) -> None:
@@ -122,18 +90,13 @@ def binary_cross_entropy_with_logits(
     return _result(x, x.shape, reduction)
 
 
-@declare("binary_cross_entropy_with_logits_dx", schema=loss.logits_dx, pattern="elemwise", amp="never")
-def binary_cross_entropy_with_logits_dx(
-    x: TensorType,
-    target: TensorType,
-    dy: TensorType,
-    weight: TensorType | None,
-    pos_weight: TensorType | None,
-    reduction: str,
-) -> TensorType:
-    """Gradient of binary_cross_entropy_with_logits with respect to x."""
-    _logits(x, target, weight, pos_weight)
-    return _gradient(x, x.shape, dy, reduction)
+standard_gradient(
+    "binary_cross_entropy_with_logits_dx",
+    "Gradient of binary_cross_entropy_with_logits with respect to x.",
+    forward="binary_cross_entropy_with_logits",
+    at=2,
+    pattern="elemwise",
+)
 
 
 def _classes(shape: Shape, dtype: str, target: TensorType, weight: TensorType | None, label_smoothing: float) -> Shape:
@@ -227,10 +190,10 @@ def nll_loss_dx(
     label_smoothing: float,
 ) -> TensorType:
     """Gradient of nll_loss with respect to x; it does not depend on x."""
-    losses = _classes(shape, dy.dtype, target, weight, label_smoothing)
-    rules.same_device(dy, target)
     x = dy.with_shape(shape)
-    return _gradient(x, losses, dy, reduction)
+    y: Any = nll_loss(x, target, weight, reduction, ignore_index, label_smoothing)
+    rules.require_same_shape(y=y, dy=dy)
+    return x
 
 
 @declare("cross_entropy", schema=loss.class_loss, pattern="softmax", amp="never", positions=_loss_labels)
@@ -249,17 +212,11 @@ def cross_entropy(
     return _result(x, _classes(x.shape, x.dtype, target, weight, label_smoothing), reduction)
 
 
-@declare("cross_entropy_dx", schema=loss.cross_entropy_dx, pattern="softmax", amp="never", positions=_gradient_labels)
-def cross_entropy_dx(
-    x: TensorType,
-    target: TensorType,
-    dy: TensorType,
-    weight: TensorType | None,
-    reduction: str,
-    ignore_index: int,
-    label_smoothing: float,
-) -> TensorType:
-    """Gradient of cross_entropy with respect to x: softmax(x) minus the target distribution, weighted, times dy."""
-    losses = _classes(x.shape, x.dtype, target, weight, label_smoothing)
-    rules.same_device(x, target)
-    return _gradient(x, losses, dy, reduction)
+standard_gradient(
+    "cross_entropy_dx",
+    "Gradient of cross_entropy with respect to x: softmax(x) minus the target distribution, weighted, times dy.",
+    forward="cross_entropy",
+    at=2,
+    pattern="softmax",
+    positions=_gradient_labels,
+)

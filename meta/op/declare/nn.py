@@ -17,9 +17,7 @@ def _softmax_type(x: TensorType, axis: int) -> TensorType:
 
 def _softmax_dx_type(y: TensorType, dy: TensorType, axis: int) -> TensorType:
     rules.require_float("y", y)
-    rules.require_same_shape(y=y, dy=dy)
-    rules.require_same_dtype(y=y, dy=dy)
-    rules.same_device(y, dy)
+    rules.require_alike(y=y, dy=dy)
     rules.axis_index(axis, y.ndim)
     return y
 

@@ -41,6 +41,11 @@ def _normalised(x: TensorType, axis: _Ints) -> Shape:
     return tuple(x.shape[a] for a in rules.axis_indices(axis, x.ndim))
 
 
+def _sums(x: TensorType, shape: Shape) -> TensorType:
+    """The type of sums of elements of x."""
+    return x.with_shape(shape).with_dtype(accumulation_dtype(x.dtype))
+
+
 def _over_rows(name: str, *parameters: str, doc: str) -> None:
     """A normalisation over axes, which then multiplies by `scale` and adds `bias`, if it has these parameters.
     Halves are computed in float32."""
@@ -75,9 +80,7 @@ _over_rows(
 def layer_norm_dx(x: TensorType, scale: TensorType | None, dy: TensorType, axis: _Ints, eps: float) -> TensorType:
     """Gradient of layer_norm with respect to x."""
     _parameter("scale", scale, x, _normalised(x, axis), "the sizes of the normalised axes")
-    rules.require_same_shape(x=x, dy=dy)
-    rules.require_same_dtype(x=x, dy=dy)
-    rules.same_device(x, dy)
+    rules.require_alike(x=x, dy=dy)
     return x
 
 
@@ -85,11 +88,8 @@ def layer_norm_dx(x: TensorType, scale: TensorType | None, dy: TensorType, axis:
 def layer_norm_dwb(x: TensorType, dy: TensorType, axis: _Ints, eps: float) -> TupleType:
     """Gradients of layer_norm with respect to scale and bias; float32 if x is in half precision."""
     shape = _normalised(x, axis)
-    rules.require_same_shape(x=x, dy=dy)
-    rules.require_same_dtype(x=x, dy=dy)
-    rules.same_device(x, dy)
-    out = x.with_shape(shape).with_dtype(accumulation_dtype(x.dtype))
-    return TupleType((out, out))
+    rules.require_alike(x=x, dy=dy)
+    return TupleType((_sums(x, shape),) * 2)
 
 
 @declare(
@@ -111,7 +111,7 @@ def _row_statistics(x: TensorType, axis: _Ints) -> TensorType:
     """The type of one number for each row, whose axes stay with size 1."""
     axes = rules.axis_indices(axis, x.ndim)
     kept = tuple(1 if a in axes else d for a, d in enumerate(x.shape))
-    return x.with_shape(kept).with_dtype(accumulation_dtype(x.dtype))
+    return _sums(x, kept)
 
 
 @declare(
@@ -147,12 +147,10 @@ def layer_norm_train_dxwb(
     of scale and bias are float32 if x is in half precision."""
     shape = _normalised(x, axis)
     _parameter("scale", scale, x, shape, "the sizes of the normalised axes")
-    rules.require_same_shape(dy=dy, x=x)
-    rules.require_same_dtype(dy=dy, x=x)
+    rules.require_alike(dy=dy, x=x)
     statistics = _row_statistics(x, axis)
     for name, value in (("mean", mean), ("invstd", invstd)):
         _parameter(name, value, x, statistics.shape, "one for each row")
-    rules.same_device(dy, x)
     out = x.with_shape(shape).with_dtype(statistics.dtype)
     return TupleType((x, out, out))
 
@@ -206,7 +204,7 @@ def batch_norm_train(
         "more than one, or the variance says nothing",
         "use a larger batch, or batch_norm_infer",
     )
-    stats = x.with_shape(shape).with_dtype(accumulation_dtype(x.dtype))
+    stats = _sums(x, shape)
     return TupleType((x, running_mean, running_var, stats, stats))
 
 
@@ -223,10 +221,8 @@ def batch_norm_train_dxwb(
     """Gradients of batch_norm_train with respect to x (also through mean and variance), w and b. The gradients of w and
     b are float32 if x is in half precision."""
     shape = _channel_parameters(x, axis, w=w, mean=mean, invstd=invstd)
-    rules.require_same_shape(dy=dy, x=x)
-    rules.require_same_dtype(dy=dy, x=x)
-    rules.same_device(dy, x)
-    stats = x.with_shape(shape).with_dtype(accumulation_dtype(x.dtype))
+    rules.require_alike(dy=dy, x=x)
+    stats = _sums(x, shape)
     return TupleType((x, stats, stats))
 
 
@@ -240,8 +236,7 @@ def batch_norm_train_dxwb(
 def batch_norm_stats(x: TensorType, eps: float, axis: int) -> TupleType:
     """The mean and the (population) variance of each channel, and 1 / sqrt(variance + eps), as batch_norm_train uses
     them; float32 if x is in half precision."""
-    stats = x.with_shape(_channels(x, axis)).with_dtype(accumulation_dtype(x.dtype))
-    return TupleType((stats, stats, stats))
+    return TupleType((_sums(x, _channels(x, axis)),) * 3)
 
 
 @declare(
@@ -255,11 +250,8 @@ def batch_norm_sums(dy: TensorType, x: TensorType, mean: TensorType, invstd: Ten
     """The gradients of batch_norm_train with respect to w and b, from which follows that with respect to x: the sums of
     dy * (x - mean) * invstd and of dy over each channel; float32 if x is in half precision."""
     shape = _channel_parameters(x, axis, mean=mean, invstd=invstd)
-    rules.require_same_shape(dy=dy, x=x)
-    rules.require_same_dtype(dy=dy, x=x)
-    rules.same_device(dy, x)
-    stats = x.with_shape(shape).with_dtype(accumulation_dtype(x.dtype))
-    return TupleType((stats, stats))
+    rules.require_alike(dy=dy, x=x)
+    return TupleType((_sums(x, shape),) * 2)
 
 
 @declare("batch_norm_infer", schema=norm.batch_norm_infer, pattern="broadcast", amp_args=("x",))

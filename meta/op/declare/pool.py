@@ -24,11 +24,9 @@ def _spatial(rank: int, shape: Shape) -> tuple[int, ...]:
     return tuple(map(int, spatial))
 
 
-def _pooled(
-    rank: int, shape: Shape, kernel: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, ceil_mode: bool
-) -> Shape:
-    axes = windows.pool_windows(_spatial(rank, shape), kernel, stride, padding, dilation, ceil_mode)
-    return (*shape[:2], *(axis.count for axis in axes))
+def _pooled(rank: int, shape: Shape, *window: Any) -> Shape:
+    """window: kernel, stride, padding, dilation and ceil_mode."""
+    return (*shape[:2], *(axis.count for axis in windows.pool_windows(_spatial(rank, shape), *window)))
 
 
 def _adapted(rank: int, shape: Shape, size: _Ints) -> Shape:
@@ -65,70 +63,39 @@ def _declare_windowed(rank: int) -> None:
     largest, mean = f"max_pool{rank}d", f"avg_pool{rank}d"
 
     @declare(largest, schema=schema.max_pool(rank), pattern="out_ewise_fusable", recorded_as=f"{largest}_with_indices")
-    def max_pool(
-        x: TensorType, kernel: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, ceil_mode: bool
-    ) -> TensorType:
+    def max_pool(x: TensorType, *window: Any) -> TensorType:
         """The largest element of each window; NaN if one is. Half precisions, floats and integers."""
         _numeric(x)
-        return x.with_shape(_pooled(rank, x.shape, kernel, stride, padding, dilation, ceil_mode))
+        return x.with_shape(_pooled(rank, x.shape, *window))
 
     @declare(
         f"{largest}_with_indices", schema=schema.max_pool(rank), pattern="out_ewise_fusable", outputs=("y", "indices")
     )
-    def max_pool_with_indices(
-        x: TensorType, kernel: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, ceil_mode: bool
-    ) -> TupleType:
+    def max_pool_with_indices(x: TensorType, *window: Any) -> TupleType:
         """Max pooling that also returns where the largest elements are: flat indices into the spatial axes of x, of
         int32 where that fits, else int64. Of equal elements the first, of several NaN the last; -1 for a window that
         has no element."""
         _numeric(x)
-        return _with_indices(x, _pooled(rank, x.shape, kernel, stride, padding, dilation, ceil_mode))
+        return _with_indices(x, _pooled(rank, x.shape, *window))
 
     @declare(f"{largest}_dx", schema=schema.max_pool_dx(rank), pattern="out_ewise_fusable", positions=_places)
-    def max_pool_dx(
-        dy: TensorType,
-        indices: TensorType,
-        shape: Shape,
-        kernel: _Ints,
-        stride: _Ints,
-        padding: _Ints,
-        dilation: _Ints,
-        ceil_mode: bool,
-    ) -> TensorType:
+    def max_pool_dx(dy: TensorType, indices: TensorType, shape: Shape, *window: Any) -> TensorType:
         """Gradient of max pooling: every dy is added at the index that its window has."""
-        return _scattered(dy, indices, shape, _pooled(rank, shape, kernel, stride, padding, dilation, ceil_mode))
+        return _scattered(dy, indices, shape, _pooled(rank, shape, *window))
 
     @declare(mean, schema=schema.avg_pool(rank), pattern="out_ewise_fusable")
-    def avg_pool(
-        x: TensorType,
-        kernel: _Ints,
-        stride: _Ints,
-        padding: _Ints,
-        dilation: _Ints,
-        ceil_mode: bool,
-        count_include_pad: bool,
-    ) -> TensorType:
+    def avg_pool(x: TensorType, *window: Any) -> TensorType:
         """The mean of each window. Of a window that `ceil_mode` keeps, only what is inside x and its padding counts.
         Half precisions accumulate in float32, integers in 64 bits; means of integers are cut off towards zero, as torch
         does for int64."""
         _numeric(x)
-        return x.with_shape(_pooled(rank, x.shape, kernel, stride, padding, dilation, ceil_mode))
+        return x.with_shape(_pooled(rank, x.shape, *window[:-1]))
 
     @declare(f"{mean}_dx", schema=schema.avg_pool_dx(rank), pattern="out_ewise_fusable")
-    def avg_pool_dx(
-        dy: TensorType,
-        shape: Shape,
-        kernel: _Ints,
-        stride: _Ints,
-        padding: _Ints,
-        dilation: _Ints,
-        ceil_mode: bool,
-        count_include_pad: bool,
-    ) -> TensorType:
+    def avg_pool_dx(dy: TensorType, shape: Shape, *window: Any) -> TensorType:
         """Gradient of average pooling: every dy in equal parts to the elements of its window."""
         rules.require_float("dy", dy)
-        forward = dy.with_shape(_pooled(rank, shape, kernel, stride, padding, dilation, ceil_mode))
-        rules.require_same_shape(y=forward, dy=dy)
+        rules.require_same_shape(y=dy.with_shape(_pooled(rank, shape, *window[:-1])), dy=dy)
         return dy.with_shape(shape)
 
 

@@ -17,7 +17,7 @@ _Axis = tuple[int, ...] | None
 
 
 @decomposition("var")
-def var(x: Any, axis: _Axis, correction: int, keepdims: bool) -> Any:
+def var(x: Any, axis: _Axis, correction: float, keepdims: bool) -> Any:
     (x,) = floating(x)
     count = product(x.shape[a] for a in axis_indices(axis, x.ndim)) if x.ndim else 1
     if isinstance(count, SymDim):
@@ -31,7 +31,7 @@ def var(x: Any, axis: _Axis, correction: int, keepdims: bool) -> Any:
 
 
 @decomposition("std")
-def std(x: Any, axis: _Axis, correction: int, keepdims: bool) -> Any:
+def std(x: Any, axis: _Axis, correction: float, keepdims: bool) -> Any:
     """The square root of the variance, which may overflow where this does not: of x divided by its largest element."""
     (x,) = floating(x)
     if product(x.shape) == 0:

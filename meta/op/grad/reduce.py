@@ -81,13 +81,15 @@ def logcumsumexp_tangent(x: Tensor, axis: int, exclusive: bool, reverse: bool, x
     return part(x_t) - part(-x_t)
 
 
-def var_grad(x: Tensor, axis: tuple[int, ...] | None, correction: int, keepdims: bool, dy: Tensor) -> Tensor:
+def var_grad(x: Tensor, axis: tuple[int, ...] | None, correction: float, keepdims: bool, dy: Tensor) -> Tensor:
     """dy * 2 (x - mean) / (n - correction)."""
     centred = x - meta.mean(x, axis, True)
     return keep_axes(dy, x, axis, keepdims) * centred * _per_freedom(2.0, x, axis, correction)
 
 
-def std_grad(x: Tensor, axis: tuple[int, ...] | None, correction: int, keepdims: bool, y: Tensor, dy: Tensor) -> Tensor:
+def std_grad(
+    x: Tensor, axis: tuple[int, ...] | None, correction: float, keepdims: bool, y: Tensor, dy: Tensor
+) -> Tensor:
     """dy * (x - mean) / (n - correction) / y; 0 where y is 0."""
     centred = x - meta.mean(x, axis, True)
     is_zero = meta.equal(y, 0)
@@ -95,7 +97,7 @@ def std_grad(x: Tensor, axis: tuple[int, ...] | None, correction: int, keepdims:
     return keep_axes(slope, x, axis, keepdims) * centred * _per_freedom(1.0, x, axis, correction)
 
 
-def _per_freedom(numerator: float, x: Tensor, axis: tuple[int, ...] | None, correction: int) -> Any:
+def _per_freedom(numerator: float, x: Tensor, axis: tuple[int, ...] | None, correction: float) -> Any:
     """numerator / (n - correction), where n is at least 1; NaN for a divisor of 0 or less. A number, or for symbolic
     sizes a 0-d tensor."""
     count = at_least_one(_count(x, axis), x)

@@ -1,5 +1,6 @@
 """Results and gradients of layers match torch's with equal parameters, eagerly and on the VM."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 
 import meta
 from meta import nn
+from meta.errors import ArgumentError
+from meta.nn.function import FunctionLayer
 
 torch = pytest.importorskip("torch", reason="the layers are compared with torch's")
 
@@ -232,3 +235,23 @@ def test_alpha_dropout_of_channels() -> None:
     y = layer(meta.zeros((4, 6, 5))).numpy()
     assert (y == y[:, :, :1]).all()
     assert layer.infer_mode()(meta.ones((2, 2, 2))).numpy().all()
+
+
+class Scaled(FunctionLayer, function="leaky_relu"):
+    """A layer of one function."""
+
+    slope: float = 0.5
+
+
+class Same(Scaled):
+    """A layer that inherits function and options."""
+
+
+@pytest.mark.parametrize("layer", [Scaled, Same])
+def test_layers_of_one_function_have_its_options_as_parameters(layer: type[Scaled]) -> None:
+    x = meta.array([-2.0, 4.0])
+    np.testing.assert_array_equal(layer()(x).numpy(), [-1.0, 4.0])
+    np.testing.assert_array_equal(layer(slope=0.25)(x=x).numpy(), [-0.5, 4.0])
+    assert str(inspect.signature(layer.build)) == "(self, slope: float = 0.5)"
+    with pytest.raises(ArgumentError, match=rf"\[{layer.__name__}\] argument 'x' is missing"):
+        layer()()

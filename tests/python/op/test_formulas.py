@@ -12,6 +12,7 @@ from meta.op.decomposition import all_decompositions
 from meta.op.dispatch import implementation
 from meta.op.formulas import HeldNumber, formula
 from meta.op.registry import get
+from scripts.fuzz_formulas import check, derived, random_call
 
 ELEMENTWISE = sorted(name for name in all_decompositions() if get(name).pattern in ("elemwise", "broadcast"))
 
@@ -62,3 +63,22 @@ def test_numbers_of_a_call_are_truncated_for_integers() -> None:
         for least in (0.5, 1.5, 2.5):
             expected = np.where(x <= int(least), 7, x)
             np.testing.assert_array_equal(meta.threshold(meta.array(x), least, 7.9).numpy(), expected)
+
+
+def test_products_with_numbers_of_a_call_wrap_around_like_integers() -> None:
+    x, x1, x2 = (meta.array(value, dtype="int32") for value in (-11, 1115758855, -13))
+    with meta.with_dialect("tvm"):
+        assert [meta.addcmul(x, x1, x2, value).item() for value in (2, 3)] == [1055040831, -564922396]
+
+
+def test_random_calls_are_determined_and_cover_every_derived_operator() -> None:
+    calls = [random_call(1, index) for index in range(len(derived()))]
+    assert [sample.op for sample, _ in calls] == derived()
+    assert [repr(sample) for sample, _ in calls] == [repr(random_call(1, i)[0]) for i in range(len(calls))]
+    assert {"bfloat16", "float16", "float32", "float64"} < {dtype for _, dtype in calls}
+
+
+@pytest.mark.parametrize("index", range(0, 60, 5))
+def test_random_calls_agree_with_their_references(index: int) -> None:
+    sample, dtype = random_call(2, index)
+    assert check(sample, dtype) == ""

@@ -38,18 +38,24 @@ def narrow(x: Tensor, dtype: str, name: str = "narrow") -> Any:
 def rounded_numbers(operands: list[Any]) -> list[Any]:
     """The operands with numbers rounded to the dtype of the tensors, though halves are computed in float32: 0.1 equals
     0.1 in a tensor."""
-    dtype = _common_dtype(operands)
+    dtype = common_dtype(operands)
     return [number_in(x, dtype) if dtype in dtypes.FLOATS and is_number(x) else x for x in operands]
 
 
-def _common_dtype(operands: list[Any]) -> str:
-    present = [x for x in operands if x is not None]
-    return operand_dtype(*[x if is_number(x) else tensor_type((), str(x.dtype)) for x in present])
+def common_dtype(operands: list[Any]) -> str:
+    """The dtype to which operands are promoted."""
+
+    def kind(x: Any) -> Any:
+        if isinstance(x, Number):
+            return 0.0 if x.is_float else 0
+        return x if is_number(x) else tensor_type((), str(x.dtype))
+
+    return operand_dtype(*[kind(x) for x in operands if x is not None])
 
 
 def compute_dtype(operands: list[Any], result: str) -> str:
     """The dtype in which a function of these operands is computed."""
-    return wide_dtype(_common_dtype(operands), result)
+    return wide_dtype(common_dtype(operands), result)
 
 
 def wide_dtype(operands: str, result: str) -> str:

@@ -49,7 +49,8 @@ class OperatorRow:
 
     name: with its domain (see `qualified`).
     function: (node, *inputs, **attributes) -> a value, or a tuple of one value an output; absent optional inputs are
-        None. Its keyword-only parameters are the attributes, without defaults if they are required.
+        None. Its keyword-only parameters are the attributes, without defaults if they are required. NotImplemented
+        leaves these inputs to the body that ONNX gives for the operator.
     since: the first opset.  constants: names of inputs whose values must be known at conversion: NumPy arrays.
     raw: whether the inputs are passed as they come, tensors or NumPy arrays; otherwise NumPy arrays become tensors.
     fold: the operator in NumPy, for inputs that are all known: (*inputs, **attributes). NotImplemented leaves these

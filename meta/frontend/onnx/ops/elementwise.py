@@ -12,7 +12,7 @@ import numpy as np
 import meta
 from meta._generated.methods import Tensor
 from meta.dim import maximum, minimum, truncated_quotient
-from meta.dtype import is_float, itemsize
+from meta.dtype import is_float
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.names import ARITHMETIC, BITWISE, COMPARISONS, LOGICAL, UNARY, VARIADIC
 from meta.frontend.onnx.ops._row import Node, row
@@ -122,17 +122,7 @@ def bit_shift(node: Node, X: Tensor, Y: Tensor, *, direction: str) -> Any:
     _same_dtype("BitShift", X, Y)
     if direction not in ("LEFT", "RIGHT"):
         raise TypeInferenceError("BitShift", f"direction is {direction!r}", "LEFT or RIGHT")
-    bits = 8 * itemsize(X.dtype)
-    in_range = (
-        meta.less(Y, bits)
-        if X.dtype.startswith("u")
-        else meta.logical_and(meta.less(Y, bits), meta.greater_equal(Y, 0))
-    )
-    amount = meta.where(in_range, Y, meta.full_like(Y, bits - 1))
-    if direction == "LEFT":
-        return meta.where(in_range, meta.left_shift(X, amount), meta.zeros_like(X))
-    shifted = meta.right_shift(X, amount)
-    return meta.where(in_range, shifted, meta.zeros_like(X)) if X.dtype.startswith("u") else shifted
+    return meta.left_shift(X, Y) if direction == "LEFT" else meta.right_shift(X, Y)
 
 
 @row("Where", since=9, fold=lambda c, x, y: np.where(c.astype(bool), x, y))

@@ -7,7 +7,6 @@ from typing import Any
 
 import meta
 from meta._generated.methods import Tensor
-from meta.dim import product
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, refuse, row
 from meta.frontend.onnx.ops._values import axes_of, axis_of, dtype_of
@@ -160,10 +159,6 @@ def lp_normalization(node: Node, input: Tensor, *, axis: int = -1, p: int = 2) -
 @row("LRN")
 def lrn(node: Node, X: Tensor, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Any:
     """x / (bias + alpha / size * sum of squares of neighbouring channels) ** beta; of an even size one more follows."""
-    square = meta.multiply(X, X)
-    before = (size - 1) // 2
-    width = ((0, 0), (before, size - 1 - before), *((0, 0),) * (X.ndim - 2))
-    wide = meta.pad(square, width)
-    flat = meta.reshape(wide, (X.shape[0], 1, wide.shape[1], product(X.shape[2:])))
-    means = meta.avg_pool2d(flat, (size, 1), (1, 1))
-    return meta.divide(X, meta.power(meta.add(meta.multiply(meta.reshape(means, X.shape), alpha), bias), beta))
+    x = X if size % 2 else meta.flip(X, 1)
+    y = meta.local_response_norm(x, size, alpha, beta, bias)
+    return y if size % 2 else meta.flip(y, 1)

@@ -15,6 +15,7 @@ from meta.frontend.onnx.ops._values import ints, static
 from meta.frontend.onnx.ops._windows import Window, padded, window_of
 from meta.frontend.onnx.ops.conv import spatial_rank
 from meta.functional._checks import as_dtype
+from meta.functional.image import roi_pool
 
 _AVERAGE = (meta.avg_pool1d, meta.avg_pool2d, meta.avg_pool3d)
 _MAXIMUM = (meta.max_pool1d, meta.max_pool2d, meta.max_pool3d)
@@ -180,30 +181,4 @@ def max_roi_pool(
     """Maxima of the bins of boxes, whose corners are rounded to elements: (boxes, channels, height, width).
 
     rois: (boxes, 5): image, and corners x1, y1, x2, y2, which belong to the box."""
-    scaled = meta.floor(meta.add(meta.multiply(rois, spatial_scale), 0.5))
-    image = as_dtype(meta.select(rois, 1, 0), "int64")
-    out = meta.take(X, image, 0)
-    for axis, (low, high), bins in ((2, (2, 4), pooled_shape[0]), (3, (1, 3), pooled_shape[1])):
-        first, last = meta.select(scaled, 1, low), meta.select(scaled, 1, high)
-        out = _bin_maxima(out, axis, first, last, bins)
-    return out
-
-
-def _bin_maxima(x: Tensor, axis: int, first: Any, last: Any, bins: int) -> Any:
-    """x (boxes, ...) with the axis replaced by maxima of `bins` equal parts of [first, last]; empty parts are 0."""
-    size = x.shape[axis]
-    each = meta.divide(meta.maximum(meta.add(meta.subtract(last, first), 1.0), 1.0), float(bins))
-    steps = meta.cast(meta.arange(0, bins), each.dtype)
-    wide = meta.expand_dims(each, 1)
-    begin = meta.add(meta.floor(meta.multiply(wide, steps)), meta.expand_dims(first, 1))
-    end = meta.add(meta.ceil(meta.multiply(wide, meta.add(steps, 1.0))), meta.expand_dims(first, 1))
-    places = meta.cast(meta.arange(0, size), each.dtype)
-    inside = meta.logical_and(
-        meta.greater_equal(places, meta.expand_dims(begin, 2)), meta.less(places, meta.expand_dims(end, 2))
-    )  # (boxes, bins, size)
-    moved = meta.expand_dims(meta.moveaxis(x, axis, -1), -2)  # (boxes, ..., 1, size)
-    mask = meta.reshape(inside, (inside.shape[0], *(1,) * (x.ndim - 2), bins, size))
-    lowest = meta.full_like(moved, float("-inf"))
-    best = meta.max(meta.where(mask, moved, lowest), -1)
-    full = meta.any(mask, -1)
-    return meta.moveaxis(meta.where(full, best, meta.zeros_like(best)), -1, axis)
+    return roi_pool(X, rois, pooled_shape, spatial_scale)

@@ -17,6 +17,7 @@ from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, refuse, row
 from meta.frontend.onnx.ops._values import axes_of, ints
 from meta.functional._checks import as_dtype
+from meta.functional._resize_filters import matrix_at
 from meta.limits import MAX_FOLDED
 
 _RESIZE = (meta.resize1d, meta.resize2d, meta.resize3d)
@@ -201,37 +202,14 @@ def _nearest(node: Node, x: Any, a: _Axis, method: _Method) -> Any:
 def _weighted(node: Node, x: Tensor, a: _Axis, method: _Method) -> Any:
     """The product with a matrix (new size, old size) of weights along one axis."""
     positions = _positions(node, a, method.coordinates)
-    matrix = meta.array(_weights(a, positions, method).astype("float64" if x.dtype == "float64" else "float32"))
+    shrink = min(a.scale, 1.0) if method.antialias else 1.0
+    is_cubic, excludes = method.mode == "cubic", method.exclude_outside
+    weights = matrix_at(a.old, positions, is_cubic, method.cubic, shrink, excludes, method.antialias)
+    matrix = meta.array(weights.astype("float64" if x.dtype == "float64" else "float32"))
     moved = meta.moveaxis(x, a.axis, -1)
     wide = meta.cast(moved, matrix.dtype)
     y = meta.moveaxis(as_dtype(meta.matmul(wide, matrix, transpose_b=True), x.dtype), -1, a.axis)
     return _filled(y, a, _outside(a, positions, method), method.extrapolation)
-
-
-def _weights(a: _Axis, positions: Any, method: _Method) -> np.ndarray[Any, Any]:
-    """Weights of old elements for each new one, edges repeated. With antialias, filters of a shrinking axis widen."""
-    shrink = min(a.scale, 1.0) if method.antialias else 1.0
-    support = (1 if method.mode == "linear" else 2) / shrink
-    reach = math.ceil(support) + 1
-    places = np.floor(positions)[:, None] + np.arange(-reach, reach + 1)
-    distance = np.abs(places - positions[:, None]) * shrink
-    weights = np.maximum(1 - distance, 0) if method.mode == "linear" else _cubic(distance, method.cubic)
-    if method.exclude_outside:
-        weights = np.where((places < 0) | (places >= a.old), 0.0, weights)
-    if method.exclude_outside or method.antialias:
-        total = weights.sum(1, keepdims=True)
-        weights = weights / np.where(total == 0, 1.0, total)
-    matrix = np.zeros((a.new, a.old))
-    rows = np.broadcast_to(np.arange(a.new)[:, None], places.shape)
-    np.add.at(matrix, (rows, np.clip(places, 0, a.old - 1).astype("int64")), weights)
-    return matrix
-
-
-def _cubic(distance: Any, a: float) -> Any:
-    """The cubic convolution kernel (R. Keys, 1981)."""
-    near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
-    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
-    return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
 
 
 # --- older forms -----------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,18 +33,7 @@ def grid_sample(
 @row("AffineGrid", since=20, constants=("size",))
 def affine_grid(node: Node, theta: Tensor, size: Any, *, align_corners: int = 0) -> Any:
     """Positions (batch, *spatial, axes) to which an affine map takes the positions of the result."""
-    spatial = ints(size)[2:]
-    lines = [_centres(n, bool(align_corners)) for n in spatial]
-    axes = np.meshgrid(*lines, indexing="ij")
-    flat = np.stack([*(a.reshape(-1) for a in reversed(axes)), np.ones(math.prod(spatial))], 1)
-    places = meta.array(flat.astype(str(theta.dtype)))
-    return meta.reshape(meta.matmul(places, theta, transpose_b=True), (theta.shape[0], *spatial, len(spatial)))
-
-
-def _centres(size: int, align_corners: bool) -> np.ndarray[Any, Any]:
-    if align_corners:
-        return np.linspace(-1, 1, size) if size > 1 else np.zeros(1)
-    return (np.arange(size) * 2 + 1) / size - 1
+    return meta.moveaxis(meta.affine_grid(theta, ints(size)[2:], bool(align_corners)), 1, -1)
 
 
 # --- regions ---------------------------------------------------------------------------------------------------------

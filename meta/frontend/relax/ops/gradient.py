@@ -43,15 +43,7 @@ def nll_loss_backward(call: OpCall) -> Any:
     reduction, ignored = call.only("reduction", "mean", "sum", "none"), call.int("ignore_index", -100)
     if x.ndim < 2:
         call.refuse(f"predictions of shape {x.shape}", "(batch, classes, ...)")
-    target = meta.cast(target, "int64")
-    counts = meta.not_equal(target, ignored)
-    classes = meta.where(counts, target, meta.zeros_like(target))
-    scale = meta.take(weight[0], classes, 0, "clip") if weight else meta.ones_like(target, x.dtype)
-    scale = meta.where(counts, scale, meta.zeros_like(scale))
-    if reduction == "mean":
-        dy = meta.divide(dy, meta.sum(scale))
-    hot = meta.one_hot(classes, x.shape[1], x.dtype, 1)
-    return meta.negative(meta.multiply(hot, meta.expand_dims(meta.multiply(scale, dy), (1,))))
+    return meta.nll_loss_dx(dy, meta.cast(target, "int64"), weight[0] if weight else None, x.shape, reduction, ignored)
 
 
 @row("grad.take_backward")
@@ -59,13 +51,4 @@ def take_backward(call: OpCall) -> Any:
     """The gradients added at the positions that were taken."""
     dy, x, indices = call.tensors(3)
     axis = call.get("axis")
-    axis = (0 if axis is None else int(axis)) % x.ndim
-    count = indices.ndim
-    order = (*range(axis, axis + count), *range(axis), *range(axis + count, dy.ndim))
-    moved = meta.transpose(dy, order) if order != tuple(range(dy.ndim)) else dy
-    rest = (*x.shape[:axis], *x.shape[axis + 1 :])
-    blank = meta.zeros((x.shape[axis], *rest), x.dtype)
-    index = meta.expand_dims(meta.cast(indices, "int64"), (0,))
-    total = meta.scatter_nd(blank, index, moved, "add")
-    back = (*range(1, axis + 1), 0, *range(axis + 1, x.ndim))
-    return meta.transpose(total, back) if back != tuple(range(x.ndim)) else total
+    return meta.take_dx(dy, indices, x.shape, 0 if axis is None else int(axis), "clip")

@@ -12,6 +12,7 @@ from meta.frontend.relax.ops._table import row, rows, shared, tensor
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.tensor_layout import SPATIAL_LAYOUTS, convert_layout, permuted, spatial_rank
 from meta.frontend.relay.ops.conv import widened
+from meta.frontend.relay.ops.nn import grouped, with_parameters
 from meta.frontend.relay.ops.pool import max_pool as pooled
 from meta.functional._checks import as_dtype
 
@@ -106,29 +107,17 @@ def rms_norm(call: OpCall) -> Any:
 @row("nn.group_norm")
 def group_norm(call: OpCall) -> Any:
     """Normalises groups of channels over the channels of a group and `axes`."""
-    x, gamma, beta = call.tensors(3)
-    groups, axis = call.int("num_groups"), call.int("channel_axis") % x.ndim
+    x, *parameters = call.tensors(3)
     axes = tuple(a % x.ndim for a in call.sizes("axes", ()))
-    split = meta.reshape(x, (*x.shape[:axis], groups, x.shape[axis] // groups, *x.shape[axis + 1 :]))
-    over = (axis + 1, *(a if a < axis else a + 1 for a in axes if a != axis))
-    y = meta.reshape(meta.layer_norm(split, None, None, tuple(sorted(over)), call.float("epsilon", 1e-5)), x.shape)
-    return _affine(call, y, gamma, beta, axis)
+    return grouped(call, x, parameters, call.int("channel_axis") % x.ndim, axes)
 
 
 @row("nn.instance_norm")
 def instance_norm(call: OpCall) -> Any:
     """Normalises each channel of each batch element over `axes`."""
-    x, gamma, beta = call.tensors(3)
-    axis = call.int("channel_axis") % x.ndim
+    x, *parameters = call.tensors(3)
     y = meta.layer_norm(x, None, None, call.sizes("axes"), call.float("epsilon", 1e-5))
-    return _affine(call, y, gamma, beta, axis)
-
-
-def _affine(call: OpCall, y: Tensor, gamma: Any, beta: Any, axis: int) -> Any:
-    shape = tuple(d if i == axis else 1 for i, d in enumerate(y.shape))
-    if call.flag("scale", True):
-        y = meta.multiply(y, meta.reshape(gamma, shape))
-    return meta.add(y, meta.reshape(beta, shape)) if call.flag("center", True) else y
+    return with_parameters(call, y, parameters, call.int("channel_axis") % x.ndim)
 
 
 @row("nn.attention", "nn.attention_bias")

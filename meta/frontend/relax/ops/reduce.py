@@ -39,21 +39,13 @@ def median(call: OpCall) -> Any:
     """The lower median; along one axis with its position."""
     x = tensor(call, 0)
     axes, keepdims = call.axes(), call.flag("keepdims")
-    first = 0 if axes is None or len(axes) != 1 else axes[0]
     if axes is not None and len(axes) != 1:
         call.refuse(f"axis is {axes}", "one axis, or none for all elements")
-    flat, axis = (meta.reshape(x, (-1,)), 0) if axes is None else (x, first % x.ndim)
-    size = flat.shape[axis]
-    call.check_size(size)
-    order = meta.argsort(flat, axis)
-    middle = tuple((int(size) - 1) // 2 if i == axis else 0 for i in range(flat.ndim))
-    end = tuple(d + 1 if i == axis else flat.shape[i] for i, d in enumerate(middle))
-    position = meta.strided_slice(order, middle, end)
-    value = meta.gather(flat, axis, position)
-    if axes is None:
-        return meta.reshape(value, (1,) * x.ndim if keepdims else ())
-    results = value, meta.cast(position, "int64")
-    return results if keepdims else tuple(meta.squeeze(r, (axis,)) for r in results)
+    call.check_size(*(x.shape if axes is None else (x.shape[axes[0]],)))
+    if axes is not None:
+        return meta.median(x, axes[0], keepdims)
+    value = meta.median(x)
+    return meta.reshape(value, (1,) * x.ndim) if keepdims else value
 
 
 @row("sort", "argsort")

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from types import MappingProxyType
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -29,7 +30,24 @@ from meta.tree import is_tuple
 
 converters = RowTable("meta.frontend.relay.ops")
 """The converters by Relay's names of operators."""
-converter = converters.row
+
+_INPUTS: Mapping[str, tuple[int, tuple[str, ...]]] = MappingProxyType({
+    "broadcast_to": (1, ("shape",)),
+    "expand_dims": (1, ("axis",)),
+    "full": (1, ("shape",)),
+    "nn.upsampling": (1, ("scale_h", "scale_w")),
+    "nn.upsampling3d": (1, ("scale_d", "scale_h", "scale_w")),
+    "one_hot": (3, ("depth",)),
+    "ones": (0, ("shape",)),
+    "reshape": (1, ("newshape",)),
+    "squeeze": (1, ("axis",)),
+    "strided_slice": (1, ("begin", "end", "strides")),
+    "tile": (1, ("reps",)),
+    "topk": (1, ("k",)),
+    "zeros": (0, ("shape",)),
+})  # fmt: skip
+"""How many tensors an operator has, and its attributes that a call may give as inputs behind them. `dyn.tile` has the
+converter of `tile`, and its options are inputs."""
 
 _INERT = {
     "auto_scheduler_rewritten_layout": "",
@@ -45,6 +63,9 @@ _MAX_ELEMENTS = 1 << 22
 """Elements of a table of positions or weights that a converter computes."""
 
 
+Converter: TypeAlias = "Callable[[OpCall], Any]"
+
+
 class OpCall:
     """A call being converted.
 
@@ -52,7 +73,7 @@ class OpCall:
     shapes: by atom of a tensor that holds a shape with symbolic sizes, those sizes.
     """
 
-    __slots__ = ("_read", "args", "attrs", "builder", "name", "place", "shapes")
+    __slots__ = ("_inputs", "_read", "args", "attrs", "builder", "name", "place", "shapes")
 
     def __init__(
         self, name: str, args: tuple[Any, ...], attrs: ast.Attributes, place: ast.Place, builder: Builder,
@@ -60,11 +81,19 @@ class OpCall:
     ) -> None:  # fmt: skip
         self.name = name
         self.args = args
+        self._inputs: dict[str, Any] = {}
         self.attrs: Mapping[str, Any] = attrs
         self.place = place
         self.builder = builder
         self.shapes = {} if shapes is None else shapes
         self._read: set[str] = set()
+
+    def take_options(self) -> None:
+        """Let inputs behind the operator's tensors be its attributes."""
+        count, options = _INPUTS.get(self.name.removeprefix("dyn."), (0, ()))
+        self._inputs = dict(zip(options, self.args[count:], strict=False))
+        if options:
+            self.args = (*self.args[:count], *self.args[count + len(options) :])
 
     # --- arguments ---------------------------------------------------------------------------------------------------
 
@@ -121,6 +150,8 @@ class OpCall:
     def get(self, name: str, default: Any = None) -> Any:
         """An attribute; `default` is Relay's default, which text omits."""
         self._read.add(name)
+        if name in self._inputs:
+            return self.number(self._inputs[name], name)
         return self.attrs.get(name, default)
 
     def flag(self, name: str, default: bool = False) -> bool:
@@ -145,6 +176,9 @@ class OpCall:
 
     def axes(self, name: str = "axis") -> tuple[int, ...] | None:
         """The ints of an attribute that is one int or several; None if it is not set."""
+        if name in self._inputs:
+            self._read.add(name)
+            return self.ints(self._inputs[name], name)
         value = self.get(name)
         if value is None:
             return None
@@ -204,9 +238,15 @@ class OpCall:
         raise NotSupportedError(self.name, problem, expected)
 
 
-def rows(functions: Mapping[str, Callable[[OpCall], Any]]) -> None:
+def converter(*names: str) -> Callable[[Converter], Converter]:
+    """Enter the decorated function for the operators called `names`."""
+    return converters.row(*names, *(f"dyn.{name}" for name in names if name in _INPUTS))
+
+
+def rows(functions: Mapping[str, Converter]) -> None:
     """Enter a converter for each operator."""
-    converters.enter(functions)
+    for name, function in functions.items():
+        converter(name)(function)
 
 
 def constant(value: np.ndarray[Any, Any], dtype: str | None = None) -> Symbol:

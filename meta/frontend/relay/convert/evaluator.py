@@ -227,6 +227,7 @@ class ExpressionEvaluator:
         builder.span = self.span(place)
         values = tuple(self.branches.forced(arg, place) for arg in args)
         call = OpCall(name, values, attrs, place, builder, self.shapes)
+        call.take_options()
         try:
             result = convert(call)
             call.check_all_read()

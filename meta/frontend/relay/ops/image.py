@@ -48,16 +48,13 @@ def resized(
     return convert_layout(call, y, plain, layout)
 
 
-@converter("nn.upsampling", "nn.upsampling3d", "dyn.nn.upsampling", "dyn.nn.upsampling3d")
+@converter("nn.upsampling", "nn.upsampling3d")
 def upsampling(call: OpCall) -> Any:
     """Resizing by a scale for each axis; sizes are rounded."""
     rank = 3 if call.name.endswith("3d") else 2
     names = ("scale_d", "scale_h", "scale_w")[-rank:]
-    args = call.tensors(1 + rank) if call.name.startswith("dyn.") else call.tensors(1)
-    x = args[0]
-    scales = [float(call.number(v, n)) for v, n in zip(args[1:], names, strict=False)] or [
-        call.float(n, 1.0) for n in names
-    ]
+    (x,) = call.tensors(1)
+    scales = [call.float(name, 1.0) for name in names]
     plain = SPATIAL_LAYOUTS[rank]
     layout = call.text("layout", plain) or plain
     size = tuple(round(x.shape[layout.index(c)] * s) for c, s in zip(plain[2:], scales, strict=True))

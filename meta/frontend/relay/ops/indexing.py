@@ -18,21 +18,8 @@ from meta.frontend.relay.convert.folding import fold
 
 @converter("strided_slice")
 def strided_slice(call: OpCall) -> Any:
-    x, *bounds = call.tensors(1, 4)
-    names = ("begin", "end", "strides")
-    begin, end, strides = (call.axes(name) or () for name in names)
-    if bounds:
-        begin, end, strides = (call.ints(v, n) for v, n in zip(bounds, names, strict=True))
-    return sliced(call, x, begin, end, strides, call.axes("axes"))
-
-
-@converter("dyn.strided_slice")
-def dyn_strided_slice(call: OpCall) -> Any:
-    x, begin, end, strides = call.tensors(4)
-    for name in ("begin", "end", "strides"):
-        call.get(name)
-    return sliced(call, x, call.ints(begin, "begin"), call.ints(end, "end"), call.ints(strides, "strides"),
-                  call.axes("axes"))  # fmt: skip
+    begin, end, strides = (call.axes(name) or () for name in ("begin", "end", "strides"))
+    return sliced(call, call.argument, begin, end, strides, call.axes("axes"))
 
 
 def sliced(call: OpCall, x: Tensor, begin: Any, end: Any, strides: Any, axes: tuple[int, ...] | None) -> Any:

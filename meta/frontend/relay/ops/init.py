@@ -14,22 +14,16 @@ def _dtype(call: OpCall, default: str = "float32") -> str:
     return dtype_of(call.text("dtype", default) or default, call.place)
 
 
-def _shape(call: OpCall, args: tuple[Any, ...]) -> tuple[int, ...]:
-    """The shape: a constant tensor in `args`, or else the attribute."""
-    shape = call.axes("shape")
-    return call.ints(args[0], "shape") if args else (shape if shape is not None else call.sizes("shape"))
-
-
-@converter("zeros", "ones", "dyn.zeros", "dyn.ones")
+@converter("zeros", "ones")
 def filled(call: OpCall) -> Any:
-    shape = _shape(call, call.tensors(0, 1))
-    return (meta.zeros if call.name.endswith("zeros") else meta.ones)(shape, _dtype(call))
+    call.tensors(0)
+    return (meta.zeros if call.name.endswith("zeros") else meta.ones)(call.sizes("shape"), _dtype(call))
 
 
-@converter("full", "dyn.full")
+@converter("full")
 def full(call: OpCall) -> Any:
-    value, *rest = call.tensors(1, 2)
-    shape, dtype = _shape(call, tuple(rest)), _dtype(call, value.dtype)
+    (value,) = call.tensors(1)
+    shape, dtype = call.sizes("shape"), _dtype(call, value.dtype)
     number = call.maybe_number(value)
     return meta.broadcast_to(as_dtype(value, dtype), shape) if number is None else meta.full(shape, number, dtype)
 
@@ -56,15 +50,14 @@ def arange(call: OpCall) -> Any:
     return meta.arange(start, stop, step, _dtype(call))
 
 
-@converter("one_hot", "dyn.one_hot")
+@converter("one_hot")
 def one_hot(call: OpCall) -> Any:
-    indices, *values = call.tensors(4) if call.name == "dyn.one_hot" else call.tensors(3)
-    on, off = (call.maybe_number(v) for v in values[:2])
-    depth = int(call.number(values[2], "depth")) if len(values) == 3 else call.int("depth")
-    dtype = _dtype(call)
+    indices, *values = call.tensors(3)
+    on, off = map(call.maybe_number, values)
+    depth, dtype = call.int("depth"), _dtype(call)
     axis = call.int("axis", -1)
     if (on, off) == (1, 0):
         return meta.one_hot(indices, depth, dtype, axis)
     hot = meta.one_hot(indices, depth, "bool", axis)
-    pairs = zip(values[:2], (on, off), strict=True)
+    pairs = zip(values, (on, off), strict=True)
     return meta.where(hot, *(as_dtype(v, dtype) if n is None else meta.full(hot.shape, n, dtype) for v, n in pairs))

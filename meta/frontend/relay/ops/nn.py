@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import meta
@@ -60,32 +61,42 @@ def layer_norm(call: OpCall) -> Any:
     return meta.layer_norm(x, gamma if scale else None, beta if center else None, (axis,), eps)
 
 
-def _affine(call: OpCall, y: Tensor, gamma: Any, beta: Any, shape: tuple[Any, ...]) -> Any:
-    if call.flag("scale", True):
-        y = meta.multiply(y, meta.reshape(gamma, shape))
-    return meta.add(y, meta.reshape(beta, shape)) if call.flag("center", True) else y
+def with_parameters(call: OpCall, y: Tensor, parameters: Sequence[Any], axis: int) -> Any:
+    """y times gamma plus beta of the channels along an axis, as the attributes `scale` and `center` say."""
+    gamma, beta = (meta.reshape(p, tuple(-1 if i == axis else 1 for i in range(y.ndim))) for p in parameters)
+    y = y * gamma if call.flag("scale", True) else y
+    return y + beta if call.flag("center", True) else y
+
+
+def grouped(call: OpCall, x: Tensor, parameters: Sequence[Any], axis: int, axes: Sequence[int]) -> Any:
+    """x with each group of channels normalised over the channels of the group and further axes."""
+    groups = call.int("num_groups")
+    split = meta.reshape(x, (*x.shape[:axis], groups, x.shape[axis] // groups, *x.shape[axis + 1 :]))
+    over = (axis + 1, *(a + (a > axis) for a in axes if a != axis))
+    y = meta.layer_norm(split, None, None, tuple(sorted(over)), call.float("epsilon", 1e-5))
+    return with_parameters(call, meta.reshape(y, x.shape), parameters, axis)
 
 
 @converter("nn.instance_norm")
 def instance_norm(call: OpCall) -> Any:
     """Normalises each channel of each batch element by its mean and variance (D. Ulyanov et al., 2016)."""
-    x, gamma, beta = call.tensors(3)
+    x, *parameters = call.tensors(3)
     axis = call.int("axis", 1) % x.ndim
-    axes = tuple(i for i in range(1, x.ndim) if i != axis)
-    y = meta.layer_norm(x, None, None, axes, call.float("epsilon", 1e-5))
-    return _affine(call, y, gamma, beta, tuple(d if i == axis else 1 for i, d in enumerate(x.shape)))
+    y = meta.layer_norm(x, None, None, _without(axis, x.ndim), call.float("epsilon", 1e-5))
+    return with_parameters(call, y, parameters, axis)
+
+
+def _without(axis: int, ndim: int) -> tuple[int, ...]:
+    """All axes but the batch and one."""
+    return tuple(i for i in range(1, ndim) if i != axis)
 
 
 @converter("nn.group_norm")
 def group_norm(call: OpCall) -> Any:
     """Normalises groups of channels by their mean and variance (Y. Wu, K. He, 2018)."""
-    x, gamma, beta = call.tensors(3)
-    groups, axis = call.int("num_groups"), call.int("axis", 1) % x.ndim
-    channels = x.shape[axis]
-    split = meta.reshape(x, (*x.shape[:axis], groups, channels // groups, *x.shape[axis + 1 :]))
-    axes = tuple(i for i in range(1, split.ndim) if i != axis)
-    y = meta.reshape(meta.layer_norm(split, None, None, axes, call.float("epsilon", 1e-5)), x.shape)
-    return _affine(call, y, gamma, beta, tuple(d if i == axis else 1 for i, d in enumerate(x.shape)))
+    x, *parameters = call.tensors(3)
+    axis = call.int("axis", 1) % x.ndim
+    return grouped(call, x, parameters, axis, _without(axis, x.ndim))
 
 
 @converter("nn.l2_normalize")
@@ -104,17 +115,10 @@ def lrn(call: OpCall) -> Any:
     size, axis = call.int("size", 5), call.int("axis", 1) % x.ndim
     if not 0 < size <= _MAX_NEIGHBOURS or size % 2 == 0:
         call.refuse(f"size is {size}", f"an odd number up to {_MAX_NEIGHBOURS}")
-    squares = meta.square(x)
-    width = [0] * (2 * x.ndim)
-    width[2 * axis] = width[2 * axis + 1] = size // 2
-    padded = meta.pad(squares, tuple(width), 0.0)
-    total: Any = None
-    for i in range(size):
-        begin = (*(0,) * axis, i)
-        part = meta.strided_slice(padded, begin, (*x.shape[:axis], i + x.shape[axis]))
-        total = part if total is None else meta.add(total, part)
-    scale = meta.add(meta.multiply(total, call.float("alpha", 1e-4) / size), call.float("bias", 2.0))
-    return meta.divide(x, meta.power(scale, call.float("beta", 0.75)))
+    moved = x if axis == 1 else meta.moveaxis(x, axis, 1)
+    alpha, beta, bias = call.float("alpha", 1e-4), call.float("beta", 0.75), call.float("bias", 2.0)
+    y = meta.local_response_norm(moved, size, alpha, beta, bias)
+    return y if axis == 1 else meta.moveaxis(y, 1, axis)
 
 
 @converter("nn.pad")

@@ -24,11 +24,10 @@ def argsort(call: OpCall) -> Any:
     return as_dtype(order, _index_dtype(call))
 
 
-@converter("topk", "dyn.topk")
+@converter("topk")
 def topk(call: OpCall) -> Any:
-    x, *rest = call.tensors(1, 2)
-    axis = call.int("axis", -1)
-    k = int(call.number(rest[0], "k")) if rest else call.int("k", 1)
+    (x,) = call.tensors(1)
+    axis, k = call.int("axis", -1), call.int("k", 1)
     k = k if k >= 1 else int(x.shape[axis])
     results = call.only("ret_type", "both", "values", "indices")
     values, indices = meta.topk(x, k, axis, not call.flag("is_ascend"))

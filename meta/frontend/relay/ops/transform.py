@@ -25,13 +25,6 @@ def reshape(call: OpCall) -> Any:
     return reshaped(call, x, call.sizes("newshape"), call.flag("allowzero"))
 
 
-@converter("dyn.reshape")
-def dyn_reshape(call: OpCall) -> Any:
-    x, shape = call.tensors(2)
-    call.get("newshape")
-    return reshaped(call, x, call.ints(shape, "newshape"), call.flag("allowzero"))
-
-
 @converter("contrib_reverse_reshape")
 def reverse_reshape(call: OpCall) -> Any:
     """Special sizes count from the end."""
@@ -122,17 +115,12 @@ rows({
     "layout_transform": lambda call: (
         convert_layout(call, call.argument, call.text("src_layout"), call.text("dst_layout"))
     ),
+    "meshgrid": lambda call: meta.meshgrid(*call.tuple(), indexing=call.only("indexing", "ij", "xy")),
     "reverse": lambda call: meta.flip(call.argument, (call.int("axis"),)),
     "squeeze": lambda call: meta.squeeze(call.argument, call.axes()),
     "stack": lambda call: meta.stack(call.tuple(), call.int("axis")),
     "tile": lambda call: meta.tile(call.argument, call.sizes("reps")),
 })  # fmt: skip
-
-
-@converter("dyn.expand_dims")
-def dyn_expand_dims(call: OpCall) -> Any:
-    x, axis = call.tensors(2)
-    return expanded(x, int(call.number(axis, "axis")), call.int("num_newaxis", 1))
 
 
 def expanded(x: Tensor, axis: int, count: int) -> Any:
@@ -144,12 +132,6 @@ def expanded(x: Tensor, axis: int, count: int) -> Any:
     return meta.expand_dims(x, tuple(range(first, first + count)))
 
 
-@converter("dyn.squeeze")
-def dyn_squeeze(call: OpCall) -> Any:
-    x, axis = call.tensors(2)
-    return meta.squeeze(x, call.ints(axis, "axis"))
-
-
 @converter("transpose")
 def transpose(call: OpCall) -> Any:
     (x,) = call.tensors(1)
@@ -159,19 +141,8 @@ def transpose(call: OpCall) -> Any:
 
 @converter("broadcast_to")
 def broadcast_to(call: OpCall) -> Any:
-    x, *rest = call.tensors(1, 2)
-    shape = call.axes("shape")
     call.text("dtype")
-    if rest:
-        shape = call.ints(rest[0], "shape")
-    return meta.broadcast_to(x, shape if shape is not None else call.sizes("shape"))
-
-
-@converter("dyn.broadcast_to")
-def dyn_broadcast_to(call: OpCall) -> Any:
-    x, shape = call.tensors(2)
-    call.text("dtype")
-    return meta.broadcast_to(x, call.ints(shape, "shape"))
+    return meta.broadcast_to(call.argument, call.sizes("shape"))
 
 
 @converter("broadcast_to_like")
@@ -208,30 +179,6 @@ def repeat(call: OpCall) -> Any:
     (x,) = call.tensors(1)
     axis = call.get("axis")
     return meta.repeat(x, call.int("repeats"), None if axis is None else int(axis))
-
-
-@converter("dyn.tile")
-def dyn_tile(call: OpCall) -> Any:
-    x, reps = call.tensors(2)
-    return meta.tile(x, call.ints(reps, "reps"))
-
-
-@converter("meshgrid")
-def meshgrid(call: OpCall) -> Any:
-    """Grids of coordinates; indexing "xy" swaps the first two axes."""
-    vectors = call.tuple()
-    order = call.only("indexing", "ij", "xy")
-    axes = list(range(len(vectors)))
-    if order == "xy" and len(vectors) > 1:
-        axes[0], axes[1] = 1, 0
-    sizes: list[Any] = [1] * len(vectors)
-    for vector, axis in zip(vectors, axes, strict=True):
-        sizes[axis] = vector.size
-    out: list[Any] = []
-    for vector, axis in zip(vectors, axes, strict=True):
-        row = meta.reshape(vector, tuple(d if i == axis else 1 for i, d in enumerate(sizes)))
-        out.append(meta.broadcast_to(row, tuple(sizes)))
-    return tuple(out)
 
 
 @converter("shape_of")

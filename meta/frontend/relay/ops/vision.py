@@ -11,7 +11,7 @@ import meta
 from meta._generated.methods import Tensor
 from meta.frontend.relay.convert.call import OpCall, constant, converter
 from meta.frontend.relay.ops.detection import at_least
-from meta.frontend.relay.ops.unary import rounded
+from meta.functional.image import roi_pool as pooled
 
 
 @converter("vision.multibox_prior")
@@ -147,32 +147,4 @@ def roi_pool(call: OpCall) -> Any:
     """The largest element in each bin of each region; bins without elements are 0 (R. Girshick, "Fast R-CNN", 2015)."""
     x, rois = call.tensors(2)
     call.only("layout", "NCHW")
-    size, scale = call.sizes("pooled_size"), call.float("spatial_scale")
-    batch, *corners = (meta.squeeze(part, (1,)) for part in meta.split(rois, 5, 1))
-    x1, y1, x2, y2 = (meta.cast(rounded(meta.multiply(c, scale)), "int64") for c in corners)
-    images = meta.take(x, meta.cast(batch, "int64"), 0, "clip")
-    lowest = float(np.finfo(x.dtype).min)
-    columns = _bins(x1, x2, size[1], x.shape[3], rois.dtype)
-    inside = meta.expand_dims(columns, (1, 2))
-    wide = meta.max(meta.where(inside, meta.expand_dims(images, 3), lowest), (4,))
-    rows = meta.expand_dims(_bins(y1, y2, size[0], x.shape[2], rois.dtype), (1, 4))
-    pooled = meta.max(meta.where(rows, meta.expand_dims(wide, 2), lowest), (3,))
-    has_elements = meta.logical_and(
-        meta.expand_dims(meta.any(rows, (3,)), ()), meta.expand_dims(meta.any(columns, (2,)), (1, 2))
-    )
-    return meta.where(has_elements, pooled, 0)
-
-
-def _bins(first: Any, last: Any, bins: int, size: int, dtype: str) -> Any:
-    """Whether the elements (r, bins, size) of an axis lie in the bins of each region."""
-    length = meta.cast(meta.maximum(meta.add(meta.subtract(last, first), 1), 1), dtype)
-    width = meta.expand_dims(meta.divide(length, float(bins)), 1)
-    steps = meta.arange(0, bins, 1, dtype)
-    begin = meta.add(meta.cast(meta.floor(meta.multiply(steps, width)), "int64"), meta.expand_dims(first, 1))
-    end = meta.add(
-        meta.cast(meta.ceil(meta.multiply(meta.add(steps, 1.0), width)), "int64"), meta.expand_dims(first, 1)
-    )
-    position = meta.arange(0, size, 1, "int64")
-    return meta.logical_and(
-        meta.greater_equal(position, meta.expand_dims(begin, 2)), meta.less(position, meta.expand_dims(end, 2))
-    )
+    return pooled(x, rois, call.sizes("pooled_size"), call.float("spatial_scale"))

@@ -96,15 +96,4 @@ def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: boo
     if rank not in (2, 3) or tuple(theta.shape) != (size[0], rank, rank + 1):
         shapes = f"theta has shape {tuple(theta.shape)}, the size is {tuple(size)}"
         raise ArgumentError("affine_grid_generator", shapes, "(n, d, d + 1) and n, c and d sizes, with d 2 or 3")
-    coordinates: list[Any] = []
-    for axis, count in reversed(list(enumerate(spatial))):
-        places = (
-            meta.linspace(-1.0, 1.0, count, theta.dtype, theta.device)
-            if count > 1
-            else meta.zeros((1,), theta.dtype, theta.device)
-        )
-        places = places if align_corners else places * ((count - 1) / count)
-        lines = meta.reshape(places, tuple(count if a == axis else 1 for a in range(rank)))
-        coordinates.append(meta.broadcast_to(lines, spatial))
-    grid = meta.reshape(meta.stack([*coordinates, meta.ones_like(coordinates[0])], -1), (-1, rank + 1))
-    return meta.reshape(meta.matmul(grid, theta, transpose_b=True), (size[0], *spatial, rank))
+    return meta.moveaxis(meta.affine_grid(theta, spatial, align_corners), 1, -1)

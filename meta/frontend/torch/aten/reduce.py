@@ -8,8 +8,8 @@ from typing import Any
 
 import meta
 from meta._generated.methods import Tensor
-from meta.dim import is_static, product
-from meta.dtype import Number, is_complex, is_inexact
+from meta.dim import is_static
+from meta.dtype import is_complex, is_inexact
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import row, rows, same
 from meta.frontend.torch.aten._values import axes, in_dtype, is_tensor, position
@@ -57,10 +57,15 @@ rows({
         in_dtype(meta.nansum(in_dtype(self, dtype), axes(dim), keepdim), dtype),
     "nanmean": lambda self, dim=None, keepdim=False, *, dtype=None:
         meta.nanmean(in_dtype(self, dtype), axes(dim), keepdim),
+    "diff": "diff",
+    "std": lambda self, dim=None, unbiased=True, keepdim=False, *, correction=None:
+        meta.std(self, *_spread(dim, unbiased, correction), keepdim),
+    "var": lambda self, dim=None, unbiased=True, keepdim=False, *, correction=None:
+        meta.var(self, *_spread(dim, unbiased, correction), keepdim),
     "var_mean": lambda self, dim=None, unbiased=True, keepdim=False, *, correction=None:
-        (var(self, dim, unbiased, keepdim, correction=correction), _mean(self, dim, keepdim)),
+        (meta.var(self, *_spread(dim, unbiased, correction), keepdim), _mean(self, dim, keepdim)),
     "std_mean": lambda self, dim=None, unbiased=True, keepdim=False, *, correction=None:
-        (std(self, dim, unbiased, keepdim, correction=correction), _mean(self, dim, keepdim)),
+        (meta.std(self, *_spread(dim, unbiased, correction), keepdim), _mean(self, dim, keepdim)),
     "gradient": lambda self, *, spacing=None, dim=None, edge_order=1:
         meta.gradient(self, 1 if spacing is None else spacing, dim, edge_order),
 })  # fmt: skip
@@ -122,54 +127,12 @@ def _largest_real(x: Tensor, axes: Any) -> Any:
     return meta.where(meta.isfinite(largest), largest, 0.0)
 
 
-@row()
-def var(
-    self: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool = True, keepdim: bool = False, *,
-    correction: Number | None = None,
-) -> Any:  # fmt: skip
-    axis, lost = _spread(dim, unbiased, correction)
-    if isinstance(lost, int):
-        return meta.var(self, axis, lost, keepdim)
-    reduced_axes = range(self.ndim) if axis is None else [position(d, self.ndim) for d in _listed(axis)]
-    count = product([self.shape[d] for d in reduced_axes])
-    rest = count - lost
-    return meta.multiply(meta.var(self, axis, 0, keepdim), count / rest if rest > 0 else float("inf"))
-
-
-@row()
-def std(
-    self: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool = True, keepdim: bool = False, *,
-    correction: Number | None = None,
-) -> Any:  # fmt: skip
-    axis, lost = _spread(dim, unbiased, correction)
-    if isinstance(lost, int):
-        return meta.std(self, axis, lost, keepdim)
-    return meta.sqrt(var(self, dim, unbiased, keepdim, correction=correction))
-
-
-def _listed(axis: Any) -> Any:
-    return axis if isinstance(axis, (list, tuple)) else (axis,)
-
-
 def _spread(dim: Any, unbiased: Any, correction: Any) -> tuple[Any, Any]:
     """Axes and correction: the second argument is `unbiased` in the overload without axes."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
-    lost = int(unbiased) if correction is None else correction
-    return axes(dim), int(lost) if lost == int(lost) else lost
+    return axes(dim), int(unbiased) if correction is None else correction
 
 
 def _mean(x: Tensor, dim: Any, keepdim: bool) -> Any:
     return meta.mean(x, None if isinstance(dim, bool) else axes(dim), keepdim)
-
-
-@row()
-def diff(self: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Any:
-    axis = position(dim, self.ndim)
-    parts = [x for x in (prepend, self, append) if x is not None]
-    if is_static(x.shape[axis] for x in parts):
-        return meta.diff(self, n, dim, prepend, append)
-    out: Any = meta.concatenate(parts, axis) if len(parts) > 1 else self
-    for _ in range(n):
-        out = meta_slice(out, axis, 1) - meta_slice(out, axis, 0, -1)
-    return out

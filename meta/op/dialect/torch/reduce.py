@@ -20,7 +20,7 @@ def _truth(name: str) -> Any:
 def _variance(torch: Any) -> Any:
     """The mean square of distances from the mean. torch.var warns where the divisor is not positive."""
 
-    def run(x: Any, axis: Any, correction: int, keepdims: bool) -> Any:
+    def run(x: Any, axis: Any, correction: float, keepdims: bool) -> Any:
         axes = _axes(x, axis)
         centred = x - x.mean(axes, True) if axes else torch.zeros_like(x)
         squares = torch.view_as_real(centred).square().sum(-1)
@@ -40,7 +40,7 @@ def _product(torch: Any) -> Any:
 
 
 def _axes(x: Any, axis: Any) -> tuple[int, ...]:
-    return tuple(range(x.ndim)) if axis is None else tuple(a % x.ndim for a in axis)
+    return tuple(range(x.ndim)) if axis is None or not x.ndim else tuple(a % x.ndim for a in axis)
 
 
 def _reduced(x: Any, axis: Any, keepdims: bool) -> list[int]:

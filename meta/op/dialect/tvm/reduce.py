@@ -206,7 +206,7 @@ def _moment(name: str, is_root: bool) -> None:
     """Register the variance, or its root, which is computed from smaller differences where the variance overflows."""
 
     @compute(name, pattern="softmax", lift=("correction",))
-    def run(x: Tensor, axis: Any, correction: int, keepdims: bool, *, out: Outs) -> Any:
+    def run(x: Tensor, axis: Any, correction: float, keepdims: bool, *, out: Outs) -> Any:
         dtype = accumulation_dtype(out[0].dtype)
         axes, value = axes_of(axis, len(x.shape)), elements_of(x, dtype)
         size = count_elements(x, axes, dtype)

@@ -6,7 +6,7 @@ from typing import Any
 
 from meta._generated import limits
 from meta.backend.memory import allocation
-from meta.backend.tvm.adapter import te, tirx, topi
+from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.compute import RuntimeFunction
 from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.spec import Outs
@@ -29,9 +29,7 @@ def cast_like(x: Tensor, like: Any) -> Any:
 
 
 def _cast(x: Tensor, dtype: str) -> Any:
-    if dtype == "bool":
-        return te.compute(x.shape, lambda *i: element_cast(x(*i), dtype), "cast")
-    return topi.cast(x, dtype)
+    return te.compute(x.shape, lambda *i: element_cast(x(*i), dtype), "cast")
 
 
 @compute("bitcast")

@@ -10,7 +10,6 @@ from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.intrinsic import Expr, Tensor, dtype_of
 from meta.backend.tvm.numbers import Number
-from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import (
     bits_of,
@@ -128,27 +127,6 @@ elementwise({
 })  # fmt: skip
 
 elementwise({"clip": clip}, bounds=True)
-
-
-@compute("nan_to_num")
-def nan_to_num(x: Tensor, nan: float, posinf: float | None, neginf: float | None, *, out: Outs) -> Any:
-    dtype = out[0].dtype
-    if dtype not in dtypes.FLOATS:
-        return te.compute(out[0].shape, lambda *i: x(*i), "nan_to_num")
-    limit = dtypes.largest(dtype)
-
-    def replaced(value: Expr) -> Expr:
-        infinity = const(value, math.inf)
-        high, low = (const(value, limit if bound is None else bound) for bound in (posinf, neginf))
-        low = -low if neginf is None else low
-        return select(
-            is_nan(value),
-            const(value, nan),
-            select(tirx.EQ(value, infinity), high, select(tirx.EQ(value, -infinity), low, value)),
-        )
-
-    wide = dtypes.accumulation_dtype(dtype)
-    return te.compute(out[0].shape, lambda *i: let(element(x, i, wide), replaced).astype(dtype), "nan_to_num")
 
 
 _FRACTION_BITS = {"float32": 23, "float64": 52}

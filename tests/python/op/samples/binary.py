@@ -72,6 +72,11 @@ def _addc(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, x1, x2, value: function(x, x1, x2, value=value)
 
 
+def _atan2_dx(x1: Any, x2: Any, dy: Any) -> Any:
+    square = x1 * x1 + x2 * x2
+    return torch.where(square == 0, 0, dy * x2 / torch.where(square == 0, 1, square))
+
+
 def _lerp(x1: Any, x2: Any, weight: Any) -> Any:
     x1, x2 = 1.0 * x1, 1.0 * x2
     return torch.lerp(x1, x2, weight if isinstance(weight, float) else 1.0 * weight)
@@ -174,7 +179,7 @@ SAMPLES = [
     Sample("lerp", T(3, 5), T(3, 5), 0.75, ref=_lerp),
     Sample("maximum_dx", T(3, 5), T(3, 5), T(3, 5), ref=_share(torch.gt)),
     Sample("minimum_dx", T(3, 5), T(3, 5), T(3, 5), ref=_share(torch.lt)),
-    Sample("atan2_dx", T(3, 5), T(5), T(3, 5), ref=lambda x1, x2, dy: dy * x2 / (x1 * x1 + x2 * x2), grad=True),
+    Sample("atan2_dx", T(3, 5), T(5), T(3, 5), ref=_atan2_dx, grad=True),
     Sample(
         "hypot_dx", T(3, 5), T(5), T(3, 5, low=1, high=2), T(3, 5), ref=lambda x1, x2, y, dy: dy * x1 / y, grad=False
     ),
