@@ -18,6 +18,7 @@ sizes                   symbolic sizes in either form, and type functions on the
 kernels                 kernels on memory
 traced                  functions of meta on torch's tensors
 derivatives             gradients and vmap
+autograd                kernels that record calls, and forward mode
 hooks                   types of results, mixed precision
 registration            `register`
 

@@ -9,6 +9,7 @@ import torch
 
 from meta.errors import NotSupportedError, RegistryError
 from meta.frontend.torch.operators import derivatives, hooks, kernels
+from meta.frontend.torch.operators.autograd import autograd_kernel
 from meta.frontend.torch.operators.schemas import TorchOverload, TorchParameter, overloads
 from meta.locks import new_lock
 from meta.op import registry
@@ -49,7 +50,7 @@ def register(*operators: str | Callable[..., Any]) -> None:
 
     operators: names or public functions; without any, all that torch can call and that are not registered yet.
     They run on torch's tensors and share memory with them, differentiate to any order, and work under torch.compile,
-    torch.export, vmap and autocast. An operator of a package has its namespace, the others have `meta`.
+    torch.export, torch.func, vmap and autocast. An operator of a package has its namespace, the others have `meta`.
     Raises RegistryError for an unknown name, a second registration and a namespace of torch, NotSupportedError for an
     operator that torch cannot call: one that writes its arguments, communicates, or returns sizes. Then nothing is
     registered."""
@@ -160,10 +161,8 @@ def _implement(library: torch.library.Library, name: str, op: Op, overload: Torc
         if op.recorded_as:
             library.impl(name, hooks.recorded(op, overload, ensure), "Autograd", with_keyset=True)
         else:
-            torch.library.register_autograd(
-                qualified, derivatives.backward(ensure), setup_context=derivatives.setup_context(op, overload),
-                lib=library,
-            )  # fmt: skip
+            kernel = hooks.at_first_call(lambda: autograd_kernel(op, overload, ensure))
+            library.impl(name, kernel, "Autograd", with_keyset=True)
     else:
         kernel = hooks.at_first_call(lambda: kernels.cpu_kernel(op, overload))
         library.impl(name, kernel, "CompositeExplicitAutograd")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 import meta
@@ -144,6 +145,58 @@ def test_vmap() -> None:
     torch.testing.assert_close(gradients(batched, x, w), gradients(reference, x, w))
     compiled = torch.compile(batched, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(x, w), reference(x, w))
+
+
+def test_transformations_of_torch_func() -> None:
+    """Gradients, forward mode, and nests of both, per row and compiled."""
+    x, w = (t.detach() for t in tensors())
+    func: Any = torch.func
+
+    def ours(x: torch.Tensor) -> torch.Tensor:
+        return (model(x, w) ** 2).sum()
+
+    def theirs(x: torch.Tensor) -> torch.Tensor:
+        return (reference(x, w) ** 2).sum()
+
+    for transform in (
+        func.grad, func.jacrev, func.jacfwd, func.hessian, lambda f: func.jacrev(func.jacfwd(f)),
+        lambda f: func.vmap(func.grad(f)), lambda f: func.grad(lambda x: func.grad(f)(x).square().sum()),
+        lambda f: lambda x: func.jvp(f, (x,), (x.sin(),)),
+        lambda f: torch.compile(func.grad(f), fullgraph=True, backend="aot_eager"),
+    ):  # fmt: skip
+        torch.testing.assert_close(transform(ours)(x), transform(theirs)(x), rtol=1e-4, atol=1e-6)
+
+
+def test_forward_mode_of_lists_of_tensors_and_of_several_results() -> None:
+    x, dx = torch.randn(6), torch.randn(6)
+    joined = torch.func.jvp(lambda x: ops.concatenate([x, torch.ones(2), x * x]), (x,), (dx,))[1]
+    torch.testing.assert_close(joined, torch.cat([dx, torch.zeros(2), 2 * x * dx]))
+    values = torch.func.jvp(lambda x: ops.topk(x, 2)[0], (x,), (dx,))[1]
+    torch.testing.assert_close(values, dx[torch.topk(x, 2).indices])
+
+
+@pytest.mark.parametrize("order", ["forward, then reverse", "reverse, then forward"])
+def test_dual_numbers_and_graphs(order: str) -> None:
+    """Neither mode drops what the other one records."""
+    x, dx = torch.randn(3, dtype=torch.float64), torch.randn(3, dtype=torch.float64)
+    y = x.tanh()
+    with forward_ad.dual_level():
+        if order == "forward, then reverse":
+            leaf = x.clone().requires_grad_()
+            tangent = forward_ad.unpack_dual(ops.tanh(forward_ad.make_dual(leaf, dx))).tangent
+            (found,) = torch.autograd.grad(tangent.sum(), leaf)
+        else:
+            leaf = forward_ad.make_dual(x.clone().requires_grad_(), dx)
+            (gradient,) = torch.autograd.grad(ops.tanh(leaf).sum(), leaf, create_graph=True)
+            found = forward_ad.unpack_dual(gradient).tangent
+    torch.testing.assert_close(found, -2 * y * (1 - y * y) * dx)
+
+
+def test_forward_mode_of_an_operator_whose_gradient_reads_more() -> None:
+    x = torch.randn(1, 2, 6, 6)
+    found = torch.func.jvp(lambda x: ops.max_pool2d(x, [2, 2]), (x,), (x.sin(),))
+    expected = torch.func.jvp(lambda x: F.max_pool2d(x, [2, 2]), (x,), (x.sin(),))
+    torch.testing.assert_close(found, expected)
 
 
 def test_autocast_follows_the_rule_of_the_operator() -> None:
