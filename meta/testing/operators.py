@@ -85,7 +85,7 @@ def opcheck(
     unknown check, for samples that are not calls, and if no sample can be derived."""
     operator = op if isinstance(op, Op) else find(op)
     skipped = _skipped(skip)
-    cases = [_case(operator, i, each, device) for i, each in enumerate(samples)] or _derived(operator, device)
+    cases = cases_of(operator, samples, device)
     with _without_tf32(device):
         findings = [_operator_finding(operator, skipped)]
         usable = [_call_problem(case) for case in cases]
@@ -172,6 +172,11 @@ def _text(error: Exception) -> str:
 
 
 # --- samples ---------------------------------------------------------------------------------------------------------
+
+
+def cases_of(op: Op, samples: Sequence[Any], device: str) -> list[Case]:
+    """The cases of samples; without any, of samples that follow from the schema."""
+    return [_case(op, i, each, device) for i, each in enumerate(samples)] or _derived(op, device)
 
 
 def _case(op: Op, index: int, sample: object, device: str) -> Case:

@@ -21,6 +21,7 @@ derivatives             gradients and vmap
 autograd                kernels that record calls, and forward mode
 hooks                   types of results, mixed precision
 registration            `register`
+providing               `provide`
 
 Nothing here is imported, and torch neither, before the first use of `meta.torch.register`.
 """
@@ -32,10 +33,13 @@ from typing import TYPE_CHECKING
 from meta.lazy import exports
 
 if TYPE_CHECKING:
+    from meta.frontend.torch.operators.providing import Provider as Provider
+    from meta.frontend.torch.operators.providing import provide as provide
     from meta.frontend.torch.operators.registration import NAMESPACE as NAMESPACE
     from meta.frontend.torch.operators.registration import RESERVED as RESERVED
     from meta.frontend.torch.operators.registration import register as register
 else:
     __getattr__, __dir__ = exports(__name__, {
+        "meta.frontend.torch.operators.providing": ("Provider", "provide"),
         "meta.frontend.torch.operators.registration": ("NAMESPACE", "RESERVED", "register"),
     })  # fmt: skip

@@ -88,7 +88,7 @@ def _recorder(target: Any, op: Op, overload: TorchOverload, find: Find) -> Calla
 
 
 def _tangents(op: Op, overload: TorchOverload, find: Find, args: tuple[Any, ...], moves: list[Any]) -> Any:
-    """The tangents of a call's results, by meta's rules. moves: the tangents of its tensors, None where there is none."""
+    """The tangents of a call's results, by meta's rules. moves: the tangents of its tensors, None for zeros."""
     symbols = Symbols()
     call, tensors = call_of(op, overload, args, symbols)
     tangents = tuple(None if dx is None else TorchTensor(dx, symbols) for dx in moves)
