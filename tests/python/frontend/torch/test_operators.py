@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -315,3 +317,61 @@ def test_subclasses_are_asked_by_name() -> None:
 def test_meta_imports_torch_at_the_first_register() -> None:
     code = "import sys, meta; meta.torch; assert 'torch' not in sys.modules; meta.torch.register; import torch"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+THREADS = """
+import os, threading
+import meta, torch
+
+failures = []
+
+def register():
+    try:
+        meta.torch.register()
+    except BaseException as error:
+        failures.append(error)
+
+threads = [threading.Thread(target=register) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not failures, failures
+x = torch.randn(3, 4)
+y = torch.ops.meta.softmax(x)
+child = os.fork()
+if not child:
+    same = torch.equal(torch.ops.meta.softmax(x), y) and torch.ops.meta.gelu(x).shape == (3, 4)
+    os._exit(0 if same else 1)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_registration_in_threads_and_after_a_fork() -> None:
+    subprocess.run([sys.executable, "-W", "ignore", "-c", THREADS], check=True)
+
+
+CACHED = """
+import meta, torch
+meta.torch.register("rms_norm", "dense")
+assert torch.ops.meta.reshape(torch.ones(4), [2, 2]).shape == (2, 2)  # made at its first use
+assert not hasattr(torch.ops.meta, "adam") and not hasattr(torch.ops.meta, "nonsense")
+x, w = torch.ones(2, 3, 4, requires_grad=True), torch.ones(5, 4, requires_grad=True)
+step = torch.compile(lambda x, w: torch.ops.meta.dense(torch.ops.meta.rms_norm(x), w).square().sum(), fullgraph=True)
+step(x, w).backward()
+print(float(w.grad.sum()))
+"""
+
+
+def test_a_second_process_runs_the_code_in_the_cache_of_inductor(tmp_path: Path) -> None:
+    """Which calls operators that a gradient called in the first one."""
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+    runs = [
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", CACHED], env=environment, capture_output=True, text=True, check=False
+        )
+        for _ in range(2)
+    ]
+    assert [run.returncode for run in runs] == [0, 0], [run.stderr[-2000:] for run in runs]
+    assert runs[0].stdout == runs[1].stdout
