@@ -201,7 +201,7 @@ def batched(op: Op, overload: TorchOverload, find: Find) -> Callable[..., Any]:
             xs = [TorchTensor(x, symbols) for x in tensors]
             out = unwrapped(vmap(call, tuple(axes), randomness=info.randomness)(*xs))
         if overload.results == "Tensor":
-            return out, 0
+            return out.clone() if op.view else out, 0
         if overload.results == "Tensor[]":
             return list(out), [0] * len(out)
         return tuple(out), (0,) * len(out)
