@@ -22,6 +22,7 @@ from meta.device import KINDS
 from meta.errors import ArgumentError, FileError, raised
 from meta.files.strict_json import parse_json
 from meta.locks import new_lock
+from meta.op import plugins
 from meta.op.user.kernels import variants
 from meta.op.user.kernels.library import KernelLibrary, opened
 from meta.op.user.kernels.variants import Variant
@@ -30,7 +31,7 @@ Trust = bool | str | tuple[str, ...]
 _HEX: Final = re.compile(r"[0-9a-f]{64}")
 _LIBRARIES: Final = (".so", ".dylib", ".dll")
 _METADATA: Final = "metadata.json"
-_lock = new_lock("kernels")
+_lock = new_lock("kernel libraries")
 _loaded: dict[str, KernelLibrary] = {}
 """Libraries by digest: a package is imported once in a process."""
 _folders: list[tempfile.TemporaryDirectory[str]] = []
@@ -72,6 +73,8 @@ def load(
         raise FileError("load", f"{variant.folder} has version {number}", f"version {version}")
     digest = _digest(files)
     _check_trust(variant, digest, trust)
+    for group in (plugins.DIALECTS, plugins.OPERATORS):
+        plugins.load(group)  # outside of the lock, which a plugin that loads kernels in another thread may wait for
     with _lock:
         if digest not in _loaded:
             name = str(metadata.get("name") or path.name)
