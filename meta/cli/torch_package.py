@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
 
     Raises ArgumentError for an unknown package and for files that were not generated, RegistryError for a package
     without operators that torch can call."""
-    from meta.frontend.torch.operators.package import MARK, files
+    from meta.frontend.torch.operators.package import MARK, TESTS, files
 
     package = importable(options.package)
     ops = operators_of(package)
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
         problem = f"{shown(folder / foreign[0])} exists and was not generated"
         raise ArgumentError(_SUBJECT, problem, "a new folder, or one that this command wrote", "pass -o DIR")
     # A test that is there has samples of its owner.
-    texts = {path: text for path, text in texts.items() if path not in before or not path.startswith("tests/")}
+    texts = {path: text for path, text in texts.items() if path not in before or not path.startswith(TESTS)}
     if options.check:
         return max(compare(folder / path, before.get(path, ""), text) for path, text in texts.items())
     for path, text in texts.items():

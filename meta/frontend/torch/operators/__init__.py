@@ -22,6 +22,7 @@ autograd                kernels that record calls, and forward mode
 hooks                   types of results, mixed precision
 registration            `register`
 providing               `provide`
+package                 the text of a package for users of torch
 
 Nothing here is imported, and torch neither, before the first use of `meta.torch.register`.
 """

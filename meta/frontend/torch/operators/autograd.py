@@ -53,7 +53,7 @@ def _recorder(target: Any, op: Op, overload: TorchOverload, find: Find) -> Calla
     a list."""
     save, pull = setup_context(op, overload), backward(find)
 
-    class Recorded(torch.autograd.Function):
+    class _Node(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, keys: Any, nest: Any, *flat: Any) -> Any:
             args = flat if nest is None else with_leaves(nest, flat)
@@ -80,10 +80,10 @@ def _recorder(target: Any, op: Op, overload: TorchOverload, find: Find) -> Calla
             args = tuple(primals) if ctx.nest is None else with_leaves(ctx.nest, primals)
             return _tangents(op, overload, find, args, tangents)
 
-    Recorded.__name__ = f"{op.basename}Backward"
+    _Node.__name__ = f"{op.basename}Backward"
     # Function.apply takes calls inside of torch.func's transformations to its own rules. This kernel runs below them,
     # as the kernels of torch's operators do, on the tensors of one level.
-    single_level: Any = super(torch.autograd.Function, Recorded)
+    single_level: Any = super(torch.autograd.Function, _Node)
     return single_level.apply
 
 
