@@ -48,7 +48,7 @@ def bind(function: Any, arguments: Sequence[Any], operator: str, what: str) -> A
 def _module() -> Any:
     runtime.load()
     runtime.ffi().register_error(_ERROR, _Raised)
-    return library.assembled("bound", _SOURCE.read_text())
+    return runtime.keep_loaded(library.assembled("bound", _SOURCE.read_text()))
 
 
 class _Raised:

@@ -6,6 +6,8 @@ import json
 import platform
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -237,3 +239,23 @@ def test_refuses_bad_arguments(tmp_path: Path, options: Any, kind: type[Exceptio
     options = {"folder": tmp_path, **options}
     with pytest.raises(kind, match=problem):
         meta.kernels.load(options.pop("folder"), **options)
+
+
+PROCESS = """
+import sys
+import meta
+meta.tanh(meta.array([1.0]))
+built = meta.kernels.compile(sys.argv[2], ["double_it"])
+loaded = meta.kernels.load(sys.argv[1], trust=True)
+hub = meta.register_dialect("hub", plevel=30).from_ffi("tanh", loaded.double_it)
+assert meta.tanh(meta.array([1.0])).tolist() == [2.0]
+"""
+
+
+def test_a_process_ends_while_kernels_are_in_use(code: bytes, tmp_path: Path) -> None:
+    """Their code, and the code that calls them, is there until the last of them has gone."""
+    write(tmp_path / NAME, {"_kernels.so": code})
+    completed = subprocess.run(
+        [sys.executable, "-c", PROCESS, str(tmp_path), SOURCE], capture_output=True, text=True, check=False
+    )
+    assert (completed.returncode, completed.stderr) == (0, "")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from meta.backend.foreign import KernelFunction
-from meta.backend.tvm import library
+from meta.backend.tvm import library, runtime
 from meta.errors import FileError, MissingAttribute, did_you_mean
 from meta.records import record
 
@@ -60,7 +60,7 @@ def opened(code: bytes, name: str, digest: str) -> dict[str, Callable[..., Any]]
     if code.startswith(b"\x7fELF") and len(code) < _length(code):
         raise FileError("load", f"{name} is cut off", f"{_length(code):,} bytes", "get it again")  # loading would crash
     try:
-        module = library.load_bytes(code)
+        module = runtime.keep_loaded(library.load_bytes(code))
     except (OSError, RuntimeError, ValueError) as error:
         problem = f"{name} does not load: {error}"[:400]
         raise FileError("load", problem, "a shared library for this system, with the libraries it needs") from error
