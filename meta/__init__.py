@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from meta.modes import no_grad as no_grad
     from meta.op.dispatch import dialect as dialect
     from meta.op.dispatch import with_dialect as with_dialect
+    from meta.op.user import kernels as kernels
     from meta.op.user.definition import define as define
     from meta.op.user.definition import unregister as unregister
     from meta.op.user.dialects import register_dialect as register_dialect
@@ -143,8 +144,8 @@ _MODULES = frozenset(
      "linalg", "model", "nn", "op", "ops", "optim", "passes", "profiler", "random", "special", "testing", "vm"}
 )  # fmt: skip
 
-_ROOMS: dict[str, str] = {"torch": "meta.frontend.torch.operators"}
-"""Packages below a frontend that have a short public name."""
+_ROOMS: dict[str, str] = {"kernels": "meta.op.user.kernels", "torch": "meta.frontend.torch.operators"}
+"""Packages inside of a room that have a short public name."""
 
 
 def _import(name: str) -> Any:

@@ -20,6 +20,7 @@ _ORDER: Final = (
     "gradients",
     "operators of torch",
     "plugins",
+    "kernel libraries",
     "executables",
     "kernels",
     "launcher",

@@ -1,4 +1,4 @@
-"""The command line: `python -m meta codegen | demo | env | op | ops | explain | import | plan | relay`."""
+"""The command line: `python -m meta codegen | demo | env | op | ops | explain | import | plan | relay | torch`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ GROUPS = {
         "op": "print every part of an operator with file and line, or write the parts of a new one",
         "ops": "list the operators, or print which parts each one has",
         "explain": "print which dialects accept an operator on the given argument types, and why",
+        "torch": "write a package that offers a package's operators to users of torch, with torch.library definitions",
         "codegen": "write a module with typed functions of a package's operators, for editors and type checkers",
     },
     "models": {
@@ -41,8 +42,8 @@ EXAMPLES = """examples:
   python -m meta import model.onnx --run --size batch=8
 """
 
-MODULES = {"import": "import_model"}
-"""The modules of commands whose names are keywords of Python."""
+MODULES = {"import": "import_model", "torch": "torch_package"}
+"""The modules of commands whose names are keywords of Python or packages."""
 
 EXTRAS = {
     "sklearn": "demo", "matplotlib": "demo", "rich": "demo", "torch": "torch", "cuda": "cuda", "onnx": "onnx",

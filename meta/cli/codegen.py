@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
 
     Raises ArgumentError for an unknown package and for a file that was not generated, RegistryError for a package
     without operators."""
-    package = _importable(options.package)
+    package = importable(options.package)
     folder = _folder(package)
     path = _output(package, folder, options.output)
     before = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -50,11 +50,11 @@ def run(options: argparse.Namespace) -> int:
         problem = f"{shown(path)} exists and was not generated"
         raise ArgumentError("codegen", problem, "a new file, or one that codegen wrote", "pass --output FILE")
     with _placeholder(_module_name(package, folder, path)):
-        ops = _operators(package)
+        ops = operators_of(package)
     inside = sorted({op.declare.__module__ for op in ops if declared_in(op, package)})
     text = typed_module(package, ops, inside or [package])
     if options.check:
-        return _compare(path, before, text)
+        return compare(path, before, text)
     count = f"{len(ops)} operator{'s' if len(ops) > 1 else ''} of {package}"
     if text == before:
         print(f"{shown(path)} is up to date: {count}")
@@ -78,7 +78,8 @@ def _output(package: str, folder: Path | None, output: Path | None) -> Path:
     return folder / FILE
 
 
-def _compare(path: Path, before: str, text: str) -> int:
+def compare(path: Path, before: str, text: str) -> int:
+    """Print how a file differs from the text that it should have; 1 if it does."""
     if text == before:
         print(f"{shown(path)} is up to date")
         return 0
@@ -87,7 +88,7 @@ def _compare(path: Path, before: str, text: str) -> int:
     return 1
 
 
-def _importable(name: str) -> str:
+def importable(name: str) -> str:
     """The package called `name`, or the package that a distribution or an entry point of that name loads.
 
     Raises ArgumentError if there is none."""
@@ -152,7 +153,7 @@ def _placeholder(name: str) -> Generator[None, None, None]:
         del sys.modules[name]
 
 
-def _operators(package: str) -> list[Op]:
+def operators_of(package: str) -> list[Op]:
     """The operators that a package defines: in its modules, or under its name.
 
     Raises ArgumentError if it cannot be imported, RegistryError if it has none."""

@@ -96,6 +96,11 @@ class Implementation:
         return f"{self.dialect.name}.{self.op}"
 
     @property
+    def identity(self) -> str:
+        """A digest of the payload that is equal in every process, "" for a payload without one."""
+        return getattr(self.payload, "identity", "")
+
+    @property
     def plevel(self) -> int:
         """Its priority: the highest one that accepts a call runs it, one of 0 or below only inside `with_dialect`."""
         own = self.options.get("plevel")

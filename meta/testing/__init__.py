@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from meta.testing.samples import ErrorCase as ErrorCase
     from meta.testing.samples import Sample as Sample
     from meta.testing.samples import T as T
+    from meta.testing.torch_operators import torch_opcheck as torch_opcheck
 else:
     __getattr__, __dir__ = exports(__name__, {
         "meta.autograd.finite_differences": ("gradcheck", "gradgradcheck"),
@@ -32,4 +33,5 @@ else:
         "meta.testing.operators": ("opcheck",),
         "meta.testing.report": ("Finding", "OpCheckError", "OpCheckReport"),
         "meta.testing.samples": ("ErrorCase", "Sample", "T"),
+        "meta.testing.torch_operators": ("torch_opcheck",),
     })  # fmt: skip

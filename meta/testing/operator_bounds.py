@@ -1,7 +1,9 @@
-"""The check of `opcheck` that kernels read inside of their arguments, in guarded memory and on shapes that differ.
+"""The check of `opcheck` that kernels read and write inside of their arguments, in guarded memory and on shapes that
+differ.
 
-An array is put in the middle of memory of other values. A kernel whose results depend on these reads outside of it. The
-sizes of one array at a time are also changed by one: what the type function accepts then, kernels have to compute.
+An array is put in the middle of memory of other values. A kernel whose results depend on these reads outside of it, and
+one that changes them beside its results writes there. The sizes of one array at a time are also changed by one: what
+the type function accepts then, kernels have to compute.
 """
 
 from __future__ import annotations
@@ -11,11 +13,12 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.memory.allocation import ALIGNMENT
-from meta.eager.ndarray import asarray
+from meta.eager.ndarray import NDArray, asarray
 from meta.errors import MetaError
-from meta.op.dispatch import with_dialect
+from meta.op.dispatch import implementation, with_dialect
 from meta.testing.call import flat_results
 from meta.testing.operator_case import Case, Skip, compare_results
+from meta.tree import leaves_of
 
 _MARGIN = 4096
 """Bytes of other values on each side of an array, besides as many as all arrays have."""
@@ -40,6 +43,7 @@ def bounds(case: Case) -> None:
                 f"the {name} kernel reads outside of its arguments{what}, which the type function accepts: its result"
             )
             compare_results(text, high, low, exact=True)
+            _check_writes(variant, name, what)
 
 
 def _variants(case: Case) -> Iterator[tuple[str, Case]]:
@@ -69,6 +73,32 @@ def _guarded(case: Case, dialect: str, fill: int) -> list[Any]:
     call = case.call.map(_in_memory(margin, fill))
     with with_dialect(dialect):
         return flat_results(call.run())
+
+
+def _check_writes(case: Case, dialect: str, what: str) -> None:
+    """Raise AssertionError if the kernel of a dialect changes memory beside its results."""
+    import numpy as np
+
+    info = case.call_info()
+    if info is None or case.op.inplace or not all(t.is_static for t in info.outputs()):
+        return
+    operands = [leaf for leaf in leaves_of(case.fresh().bound_arguments()) if isinstance(leaf, NDArray)]
+    margin, other = _MARGIN + sum(t.nbytes for t in info.outputs()), 0xA5
+    memories: list[Any] = [np.full(2 * margin + t.nbytes + ALIGNMENT, other, np.uint8) for t in info.outputs()]
+    starts = [margin + (-(m.ctypes.data + margin) % ALIGNMENT) for m in memories]
+    results = [
+        m[start : start + t.nbytes].view(dtypes.to_numpy(t.dtype)).reshape(t.shape)
+        for m, start, t in zip(memories, starts, info.outputs(), strict=True)
+    ]
+    chosen = implementation(case.op, dialect)
+    assert chosen is not None
+    with with_dialect(dialect):
+        chosen.checked_kernel(info)(*[x._data for x in (*operands, *map(asarray, results))])
+    for i, (memory, start, t) in enumerate(zip(memories, starts, info.outputs(), strict=True)):
+        beside = np.concatenate([memory[:start], memory[start + t.nbytes :]])
+        which = "its result" if len(memories) == 1 else f"result {i}"
+        count = np.count_nonzero(beside != other)
+        assert not count, f"the {dialect} kernel writes outside of {which}{what}: {count} bytes beside it changed"
 
 
 def _in_memory(margin: int, fill: int) -> Callable[[Any], Any]:

@@ -59,14 +59,18 @@ class Case:
             return error.summary
         return None
 
-    def accepting(self) -> list[Implementation]:
-        """The implementations that accept the call, also those for eager calls by name only, by descending plevel."""
+    def call_info(self) -> CallInfo | None:
+        """The call as dialects see it, None for one that needs no kernel."""
         args = self.fresh().bound_arguments()
         types = tuple(map(as_type, args))
         out = self.op.infer(types)
-        if self.op.view or isinstance(out, Value):
+        return None if self.op.view or isinstance(out, Value) else CallInfo(self.op, types, out, device_of(args, out))
+
+    def accepting(self) -> list[Implementation]:
+        """The implementations that accept the call, also those for eager calls by name only, by descending plevel."""
+        info = self.call_info()
+        if info is None:
             return []
-        info = CallInfo(self.op, types, out, device_of(args, out))
         accepted: list[Implementation] = []
         for implementation in implementations(self.op):
             with with_dialect(implementation.dialect.name):

@@ -75,17 +75,17 @@ def opcheck(
     (results have the inferred types); inputs (none is changed); deterministic; values (agree with the `ref` of a
     Sample); dialects (each agrees with the reference implementation, within twice the tolerance of the dtype); dtypes
     (each dialect in the other floating dtypes is close to float64); strided (memory of stepped, transposed and
-    unaligned arrays); bounds (kernels read inside of their arguments, on the CPU, also on sizes that differ by one and
-    that the type function accepts); zero_size (refused by the type function, or run); symbolic (the type function
-    agrees on symbolic sizes); gradient, second_order (finite differences); traced_gradient (of the program);
-    interpreter, vm (results of the program); autocast (runs in the dtype of the mixed-precision rule); cache (results
-    without cached runners, keys of kernels on disk).
+    unaligned arrays); bounds (kernels read and write inside of their arguments, on the CPU, also on sizes that
+    differ by one and that the type function accepts); zero_size (refused by the type function, or run); symbolic (the
+    type function agrees on symbolic sizes); gradient, second_order (finite differences); traced_gradient (of the
+    program); interpreter, vm (results of the program); autocast (runs in the dtype of the mixed-precision rule); cache
+    (results without cached runners, keys of kernels on disk).
 
     Raises OpCheckError with the report if a check fails, unless `raise_on_failure` is False; ArgumentError for an
     unknown check, for samples that are not calls, and if no sample can be derived."""
     operator = op if isinstance(op, Op) else find(op)
     skipped = _skipped(skip)
-    cases = [_case(operator, i, each, device) for i, each in enumerate(samples)] or _derived(operator, device)
+    cases = cases_of(operator, samples, device)
     with _without_tf32(device):
         findings = [_operator_finding(operator, skipped)]
         usable = [_call_problem(case) for case in cases]
@@ -172,6 +172,11 @@ def _text(error: Exception) -> str:
 
 
 # --- samples ---------------------------------------------------------------------------------------------------------
+
+
+def cases_of(op: Op, samples: Sequence[Any], device: str) -> list[Case]:
+    """The cases of samples; without any, of samples that follow from the schema."""
+    return [_case(op, i, each, device) for i, each in enumerate(samples)] or _derived(op, device)
 
 
 def _case(op: Op, index: int, sample: object, device: str) -> Case:

@@ -55,6 +55,12 @@ def call(name: str, *args: Any) -> Any:
     return results[0] if len(results) == 1 else tuple(results)
 
 
+def version() -> tuple[int, int]:
+    """The newest version of CUDA whose programs the driver runs."""
+    thousands, rest = divmod(call("cuDriverGetVersion"), 1000)
+    return thousands, rest // 10
+
+
 def error_text(status: Any) -> str:
     """The name of a status in the driver, and its number."""
     return f"{status.name} ({int(status)})"

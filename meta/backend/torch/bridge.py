@@ -128,6 +128,11 @@ def has_cuda() -> bool:
     return torch.cuda.is_available()
 
 
+def cuda_version() -> str:
+    """The version of CUDA that torch is built for, "" without."""
+    return torch.version.cuda or ""
+
+
 _retired: list[torch.cuda.MemPool] = []
 """Pools whose graphs are freed. Torch aborts the process if one is destroyed while it allocates from another, which the
 garbage collector could do at any time; so they live until no scope is open."""

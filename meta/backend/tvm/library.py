@@ -64,7 +64,7 @@ def assemble(text: str) -> Any:
     cpu = targets.target("cpu")
     code: str = tvm.get_global_func("target.build.llvm")(tvm.IRModule({}), cpu).inspect_source("ll")
     lines = [line for line in code.splitlines() if line.startswith("target ")]
-    with _folder() as folder:
+    with private_folder() as folder:
         file = folder / ("module" + _BITCODE)
         file.write_text("\n".join([*lines, text]))
         return tvm.load_library(str(file), keep_module_alive=False)
@@ -128,13 +128,13 @@ def link(module: Any, objects: Sequence[bytes] = ()) -> bytes | None:
     """A module as the bytes of a shared library; None without a linker. Raises OSError if there is no space.
 
     objects: further files of machine code that become part of the library."""
-    with _folder() as folder:
+    with private_folder() as folder:
         return _link(module, folder, objects)
 
 
 def object_code(module: Any) -> bytes:
     """The machine code of a module for the CPU, without its imports. Raises OSError if there is no space."""
-    with _folder() as folder, _output_file(folder / "kernels.o") as file:
+    with private_folder() as folder, _output_file(folder / "kernels.o") as file:
         module.write_to_file(str(file), "o")
         return file.read_bytes()
 
@@ -176,14 +176,14 @@ def load_bytes(data: bytes) -> Any:
         RuntimeError: it does not load.
     """
     runtime.load()
-    with _folder() as folder:
+    with private_folder() as folder:
         file = folder / ("module" + _LIBRARY)
         file.write_bytes(data)
         return tvm.load_library(str(file), keep_module_alive=False)
 
 
 @contextlib.contextmanager
-def _folder() -> Generator[Path, None, None]:
+def private_folder() -> Generator[Path, None, None]:
     """A private folder: in the cache, or in the temporary directory where the cache is off."""
     cache = default_cache()
     with contextlib.ExitStack() as stack:

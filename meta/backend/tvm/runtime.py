@@ -139,6 +139,12 @@ def register_context_symbol(name: bytes, address: int) -> None:
     register(name, address)
 
 
+def keep_loaded(module: Any) -> Any:
+    """The module, whose code stays loaded until the process has ended: for code that is called as objects go."""
+    ffi().get_global_func("ffi.ModuleGlobalsAdd")(module)
+    return module
+
+
 def _library() -> Path | None:
     """The path of TVM's runtime library; None if `import tvm` would search elsewhere."""
     if "TVM_LIBRARY_PATH" in os.environ or (spec := find_spec("tvm")) is None or spec.origin is None:

@@ -64,9 +64,10 @@ def packed_name(choice: Choice) -> str:
     """The name that a library kernel is called by: equal names mean equal kernels. An implementation that replaced
     others in this process has distinct names, because TVM keeps the kernels of those for existing programs."""
     info = choice.info
-    facts = repr((info.args, info.out, info.device, choice.implementation.generation))
+    implementation = choice.implementation
+    facts = repr((info.args, info.out, info.device, implementation.identity or implementation.generation))
     checked = ".checked" if choice.checked else ""
-    return f"meta.{choice.implementation.name}{checked}.{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
+    return f"meta.{implementation.name}{checked}.{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
 
 
 ASYNCHRONOUS: Final = (

@@ -34,7 +34,7 @@ def functions_of(source: Source) -> dict[str, FunctionExpr]:
 def check_found_again(source: Source, functions: Mapping[str, FunctionExpr]) -> None:
     """Raise NotSupportedError, with the operator, for a function that another process would not find."""
     for name, choice in source.choices.packed().items():
-        if choice.implementation.generation:
+        if choice.implementation.generation and not choice.implementation.identity:
             raise _unsaved(choice.implementation.name, "replaced another implementation in this process")
         if name not in functions:
             raise _unsaved(choice.implementation.name, "is called in a way that has no text")

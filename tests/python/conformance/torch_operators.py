@@ -18,75 +18,34 @@ from meta import dtype as dtypes
 from meta.autograd.batch import is_random
 from meta.frontend.torch.operators.kernels import function_of
 from meta.frontend.torch.operators.registration import ensure
-from meta.op.grad.rule import gradient_rule
 from meta.testing.samples import Sample, T
+from meta.testing.torch_operators import TorchCall
 from meta.tree import leaves_of, with_leaves
 from tests.python.op.samples import samples
 
 
-class Call:
-    """A row as a call of torch: an overload, and its arguments in the order of its schema."""
-
-    def __init__(self, sample: Sample) -> None:
-        self.op = op = sample.operator
-        accepted = sample.run_dtypes()
-        self.dtype = "float32" if "float32" in accepted else accepted[0]
-        args, kwargs = sample.map(lambda t, path: self._tensor(t, f"{sample.op}/{sample.id}/{path}"))
-        given = dict(zip(op.schema.names, args, strict=False)) | kwargs
-        registered = ensure(op)
-        others = [a.name for a in op.schema.args if self._is_other(a, given.get(a.name, a.default))]
-        self.overload = registered.overloads["_".join(others)]
-        self.parameters = registered.parameters["_".join(others)]
-        last = max((i for i, p in enumerate(self.parameters) if p.arg.name in given), default=-1)
-        self.values = tuple(
-            self._argument(p, given.get(p.arg.name, None if p.stands_in else p.arg.default))
-            for p in self.parameters[: last + 1]
-        )
-
-    def _tensor(self, t: T, seed: str) -> torch.Tensor:
-        values = t.values(self.dtype, seed)
-        name = dtypes.canonical(values.dtype)
-        return torch.tensor(np.asarray(values, "float32") if name == "bfloat16" else values, dtype=getattr(torch, name))
-
-    @staticmethod
-    def _is_other(arg: Any, value: Any) -> bool:
-        is_number = isinstance(value, (bool, int, float, complex))
-        return (arg.type.role == "scalar" and is_number) or (arg.type.name == "Sections" and not is_number)
-
-    def _argument(self, parameter: Any, value: Any) -> Any:
-        if value is None or parameter.is_tensor:
-            return value
-        if parameter.type.startswith("ScalarType"):
-            return getattr(torch, dtypes.canonical(value))
-        if parameter.type.startswith("SymInt["):
-            return list(parameter.arg.normalize(self.op.name, value))
-        return float(value) if parameter.type.startswith("float") else value
-
-    def tracked(self) -> tuple[Any, ...]:
-        """The arguments; those that have a gradient require it."""
-        rule = gradient_rule(self.op.name)
-        positions = set(rule.differentiable) - rule.unavailable.keys() if rule is not None else set[int]()
-        return tuple(
-            with_leaves(v, [_track(x) for x in leaves_of(v)]) if i in positions else v
-            for i, v in enumerate(self.values)
-        )
+def call_of(sample: Sample) -> TorchCall:
+    """A row as a call of torch."""
+    accepted = sample.run_dtypes()
+    dtype = "float32" if "float32" in accepted else accepted[0]
+    args, kwargs = sample.map(lambda t, path: _tensor(t, dtype, f"{sample.op}/{sample.id}/{path}"))
+    return TorchCall(sample.operator, args, kwargs)
 
 
-def _track(x: Any) -> Any:
-    is_tensor = isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex())
-    return x.clone().requires_grad_() if is_tensor else x
+def _tensor(t: T, dtype: str, seed: str) -> torch.Tensor:
+    values = t.values(dtype, seed)
+    name = dtypes.canonical(values.dtype)
+    return torch.tensor(np.asarray(values, "float32") if name == "bfloat16" else values, dtype=getattr(torch, name))
 
 
 def opcheck(sample: Sample) -> dict[str, str]:
     """What torch's opcheck finds wrong with a row, by its tests."""
-    call = Call(sample)
-    found = torch.library.opcheck(call.overload, call.tracked(), raise_exception=False)
-    return {name: str(result) for name, result in found.items() if result != "SUCCESS"}
+    return call_of(sample).problems()
 
 
 def differences(sample: Sample) -> list[str]:
     """Where a row through torch differs from meta's own call: results, gradients, calls under vmap."""
-    call = Call(sample)
+    call = call_of(sample)
     ours = call.tracked()
     theirs = tuple(
         with_leaves(v, [_array(x) for x in leaves_of(v)]) if p.is_tensor else p.from_torch(v, int)
@@ -105,7 +64,7 @@ def differences(sample: Sample) -> list[str]:
     return out + _batched_differences(call)
 
 
-def _batched_differences(call: Call) -> list[str]:
+def _batched_differences(call: TorchCall) -> list[str]:
     floating = [x for x in leaves_of(call.values) if isinstance(x, torch.Tensor)]
     if not floating or is_random(call.op) or call.op.resolve is not None:
         return []

@@ -18,8 +18,11 @@ sizes                   symbolic sizes in either form, and type functions on the
 kernels                 kernels on memory
 traced                  functions of meta on torch's tensors
 derivatives             gradients and vmap
+autograd                kernels that record calls, and forward mode
 hooks                   types of results, mixed precision
 registration            `register`
+providing               `provide`
+package                 the text of a package for users of torch
 
 Nothing here is imported, and torch neither, before the first use of `meta.torch.register`.
 """
@@ -31,10 +34,13 @@ from typing import TYPE_CHECKING
 from meta.lazy import exports
 
 if TYPE_CHECKING:
+    from meta.frontend.torch.operators.providing import Provider as Provider
+    from meta.frontend.torch.operators.providing import provide as provide
     from meta.frontend.torch.operators.registration import NAMESPACE as NAMESPACE
     from meta.frontend.torch.operators.registration import RESERVED as RESERVED
     from meta.frontend.torch.operators.registration import register as register
 else:
     __getattr__, __dir__ = exports(__name__, {
+        "meta.frontend.torch.operators.providing": ("Provider", "provide"),
         "meta.frontend.torch.operators.registration": ("NAMESPACE", "RESERVED", "register"),
     })  # fmt: skip

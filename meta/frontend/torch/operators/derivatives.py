@@ -85,16 +85,17 @@ def _kept(is_list: bool, keep: Callable[[Any, bool], Any], value: Any, is_read: 
 
 
 def backward(find: Find) -> Callable[..., Any]:
-    """Torch's hook that computes the gradients of a call."""
+    """The function that computes the gradients of a call: `run(context, wanted_of, gradients)`.
 
-    def run(ctx: Any, *gradients: Any) -> Any:
+    wanted_of: which arguments need a gradient, without defaults at the end, which torch leaves out.  gradients: of the
+    results, None where there is none."""
+
+    def run(ctx: Any, wanted_of: tuple[Any, ...], gradients: tuple[Any, ...]) -> Any:
         call: _Call | None = ctx.call
-        wanted_of = ctx.needs_input_grad  # of the arguments that torch did not leave out as defaults
         if call is None:
             return tuple([None] * len(w) if is_sequence(w) else None for w in wanted_of)
         rule = call.rule
-        given = gradients[0] if rule.outputs is None else gradients
-        dys = {i: dy for i, dy in enumerate(given) if dy is not None and i in call.flows}
+        dys = {i: dy for i, dy in enumerate(gradients) if dy is not None and i in call.flows}
         wanted = [wanted_of[p] if p < len(wanted_of) else False for p in rule.differentiable]
         needs = tuple(any(w) if is_sequence(w) else bool(w) for w in wanted)
         rule.check_available(needs)
@@ -166,44 +167,43 @@ def _by_arrays(call: _Call, needs: tuple[bool, ...], saved: Any, dys: dict[int, 
     return with_leaves(found, [convert(y) for y in leaves_of(found)])
 
 
+def call_of(
+    op: Op, overload: TorchOverload, args: tuple[Any, ...], symbols: Symbols
+) -> tuple[Callable[..., Any], list[torch.Tensor]]:
+    """A call as a function of its tensors, and the tensors, lists flattened."""
+    args = overload.complete(args)
+    values = [
+        None if p.is_tensor else p.from_torch(value, symbols.dim)
+        for p, value in zip(overload.parameters, args, strict=True)
+    ]
+    tensors = [p.is_tensor and value is not None for p, value in zip(overload.parameters, args, strict=True)]
+    nests = [value for value, is_tensor in zip(args, tensors, strict=True) if is_tensor]
+    function = function_of(op)
+
+    def call(*xs: Any) -> Any:
+        filled = iter(with_leaves(nests, xs))
+        return function(*[next(filled) if t else value for value, t in zip(values, tensors, strict=True)])
+
+    return call, list(leaves_of(nests))
+
+
 def batched(op: Op, overload: TorchOverload, find: Find) -> Callable[..., Any]:
     """Torch's hook for vmap: the call by meta's batching rule, or one call after the other where it has none."""
 
     def run(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
         symbols = Symbols()
-        args = overload.complete(args)
-        values: list[Any] = []
-        positions: list[tuple[int, int | None]] = []
-        tensors: list[Any] = []
-        axes: list[int | None] = []
-        for i, (parameter, value) in enumerate(zip(overload.parameters, args, strict=True)):
-            if not parameter.is_tensor or value is None:
-                values.append(parameter.from_torch(value, symbols.dim))
-                continue
-            items = list(value) if is_sequence(value) else [value]
-            dims = in_dims[i] if i < len(in_dims) else None
-            values.append([None] * len(items) if is_sequence(value) else None)
-            for j, item in enumerate(items):
-                positions.append((i, j if is_sequence(value) else None))
-                tensors.append(TorchTensor(item, symbols))
-                axes.append(dims[j] if is_sequence(dims) else dims)
-        function = function_of(op)
-
-        def call(*xs: Any) -> Any:
-            filled = [list(v) if is_sequence(v) else v for v in values]
-            for (i, j), x in zip(positions, xs, strict=True):
-                if j is None:
-                    filled[i] = x
-                else:
-                    filled[i][j] = x
-            return function(*filled)
-
+        call, tensors = call_of(op, overload, args, symbols)
+        axes = [axis for p, value, dims in zip(overload.parameters, args, in_dims, strict=False)
+                if p.is_tensor and value is not None
+                for axis in (dims if is_sequence(dims) else [dims] * len(list(leaves_of(value))))]  # fmt: skip
+        axes += [None] * (len(tensors) - len(axes))
         with calling_torch(symbols, find):
-            out = unwrapped(vmap(call, tuple(axes), randomness=info.randomness)(*tensors))
+            xs = [TorchTensor(x, symbols) for x in tensors]
+            out = unwrapped(vmap(call, tuple(axes), randomness=info.randomness)(*xs))
         if overload.results == "Tensor":
-            return out, 0
-        return (list(out) if overload.results == "Tensor[]" else tuple(out)), [0] * len(out) if (
-            overload.results == "Tensor[]"
-        ) else (0,) * len(out)
+            return out.clone() if op.view else out, 0
+        if overload.results == "Tensor[]":
+            return list(out), [0] * len(out)
+        return tuple(out), (0,) * len(out)
 
     return run

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch._library.utils import lookup_op
+from torch.autograd import forward_ad
 
 from meta.errors import NotSupportedError
 from meta.frontend.torch.operators.kernels import undeclared
@@ -105,7 +106,8 @@ def recorded(op: Op, overload: TorchOverload, find: Find) -> Kernel:
     """The kernel where gradients are recorded, for an operator whose gradient reads further results of another."""
 
     def run(keys: Any, *args: Any) -> Any:
-        if torch.is_grad_enabled() and torch._C._any_requires_grad(*args):
+        is_forward = forward_ad._current_level >= 0
+        if is_forward or (torch.is_grad_enabled() and torch._C._any_requires_grad(*args)):
             return find(get(op.recorded_as)).overloads[overload.name](*args)[0]
         with torch._C._AutoDispatchBelowAutograd():
             return find(op).overloads[overload.name].redispatch(keys & torch._C._after_autograd_keyset, *args)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 import torch
 
 from meta.errors import NotSupportedError, RegistryError
 from meta.frontend.torch.operators import derivatives, hooks, kernels
+from meta.frontend.torch.operators.autograd import autograd_kernel
 from meta.frontend.torch.operators.schemas import TorchOverload, TorchParameter, overloads
 from meta.locks import new_lock
 from meta.op import registry
@@ -34,8 +36,33 @@ class Registered:
     parameters: dict[str, tuple[TorchParameter, ...]]
 
 
+_OpNamespace: Any = torch._ops._OpNamespace
+
+
+class _Namespace(_OpNamespace):
+    """A namespace of torch whose operators are made at their first use.
+
+    Code in torch's caches calls operators that were made because a gradient called them, in a process that does not
+    compute that gradient."""
+
+    __module__ = _OpNamespace.__module__  # the path by which torch pickles operators
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            full = name if self.name == NAMESPACE else f"{self.name}::{name}"
+            op = None if name.startswith("_") or _defining.get(full) == get_ident() else registry.owner(full)
+            if op is None or op.name != full or _refused(op):
+                raise
+            ensure(op)
+            return super().__getattr__(name)
+
+
 _registered: dict[str, Registered] = {}
 """By the name of meta."""
+_defining: dict[str, int] = {}
+"""The threads that are defining operators, by name: torch asks for an operator before it defines it."""
 _asked: set[str] = set()
 """Names that `register` got; others were registered because a gradient calls them."""
 _libraries: dict[str, torch.library.Library] = {}
@@ -49,7 +76,7 @@ def register(*operators: str | Callable[..., Any]) -> None:
 
     operators: names or public functions; without any, all that torch can call and that are not registered yet.
     They run on torch's tensors and share memory with them, differentiate to any order, and work under torch.compile,
-    torch.export, vmap and autocast. An operator of a package has its namespace, the others have `meta`.
+    torch.export, torch.func, vmap and autocast. An operator of a package has its namespace, the others have `meta`.
     Raises RegistryError for an unknown name, a second registration and a namespace of torch, NotSupportedError for an
     operator that torch cannot call: one that writes its arguments, communicates, or returns sizes. Then nothing is
     registered."""
@@ -98,7 +125,11 @@ def ensure(op: Op) -> Registered:
     with _lock:
         known = _registered.get(op.name)
         if known is None:
-            known = _registered[op.name] = _define(op)
+            _defining[op.name] = get_ident()
+            try:
+                known = _registered[op.name] = _define(op)
+            finally:
+                del _defining[op.name]
         elif known.op is not op:
             raise RegistryError(
                 op.name, "it was redefined after torch got it", "one definition", "restart the process to register it"
@@ -130,6 +161,7 @@ def _define(op: Op) -> Registered:
     library = _libraries.get(namespace)
     if library is None:
         library = _libraries[namespace] = torch.library.Library(namespace, "FRAGMENT")
+        getattr(torch.ops, namespace).__class__ = _Namespace
     signatures = overloads(op)
     for overload in signatures:
         try:
@@ -160,10 +192,8 @@ def _implement(library: torch.library.Library, name: str, op: Op, overload: Torc
         if op.recorded_as:
             library.impl(name, hooks.recorded(op, overload, ensure), "Autograd", with_keyset=True)
         else:
-            torch.library.register_autograd(
-                qualified, derivatives.backward(ensure), setup_context=derivatives.setup_context(op, overload),
-                lib=library,
-            )  # fmt: skip
+            kernel = hooks.at_first_call(lambda: autograd_kernel(op, overload, ensure))
+            library.impl(name, kernel, "Autograd", with_keyset=True)
     else:
         kernel = hooks.at_first_call(lambda: kernels.cpu_kernel(op, overload))
         library.impl(name, kernel, "CompositeExplicitAutograd")

@@ -116,10 +116,15 @@ def _refusal(op: Op) -> str:
         return f"it writes {', '.join(sorted(set(op.inplace.values())))} in place"
     if op.family == "collective":
         return "it communicates with other processes"
-    if "Value" in str(getattr(op.declare, "__annotations__", {}).get("return", "")):
+    if returns_values(op):
         return "it returns sizes or numbers"
     unknown = [a.name for a in op.schema.args if a.type.name.rstrip("?") not in _TYPES]
     return f"torch has no type for its argument '{unknown[0]}'" if unknown else ""
+
+
+def returns_values(op: Op) -> bool:
+    """Whether an operator may return sizes or numbers, which need no kernel."""
+    return "Value" in str(getattr(op.declare, "__annotations__", {}).get("return", ""))
 
 
 def _results(op: Op) -> str:

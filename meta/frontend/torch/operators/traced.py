@@ -17,9 +17,9 @@ from meta.eager.bases import TypedTensor
 from meta.eager.ndarray import NDArray
 from meta.errors import GradientError, NotSupportedError, TraceError
 from meta.frontend.torch.operators.kernels import tensor_of
-from meta.frontend.torch.operators.schemas import overload_of, to_torch
+from meta.frontend.torch.operators.schemas import overload_of, returns_values, to_torch
 from meta.frontend.torch.operators.sizes import Symbols, infer
-from meta.ir.type import Value
+from meta.ir.type import TensorType, Value
 from meta.modes import modes, scoped, suspended
 from meta.op.registry import Op, as_type
 from meta.tree import is_sequence, leaves_of, with_leaves
@@ -75,9 +75,13 @@ def calling_torch(symbols: Symbols, find: Find) -> Generator[None, None, None]:
 
 
 def _call(op: Op, args: tuple[Any, ...], symbols: Symbols, find: Find) -> Any:
-    out = infer(op, tuple(map(as_type, args)), symbols)
-    if isinstance(out, Value):
-        return out.value
+    is_reshape = op.view and op.pattern == "injective"
+    if is_reshape or not any(isinstance(leaf, TypedTensor) for leaf in leaves_of(args)) or returns_values(op):
+        out = infer(op, tuple(map(as_type, args)), symbols)
+        if isinstance(out, Value):
+            return out.value
+        if is_reshape and isinstance(out, TensorType):  # an operator of torch copies
+            return TorchTensor(_value(args[0]).reshape([symbols.size(d) for d in out.shape]), symbols)
     packet = find(op)
     overload = overload_of(op, args)
     parameters = packet.parameters[overload]

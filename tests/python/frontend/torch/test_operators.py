@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 import meta
@@ -146,6 +149,58 @@ def test_vmap() -> None:
     torch.testing.assert_close(compiled(x, w), reference(x, w))
 
 
+def test_transformations_of_torch_func() -> None:
+    """Gradients, forward mode, and nests of both, per row and compiled."""
+    x, w = (t.detach() for t in tensors())
+    func: Any = torch.func
+
+    def ours(x: torch.Tensor) -> torch.Tensor:
+        return (model(x, w) ** 2).sum()
+
+    def theirs(x: torch.Tensor) -> torch.Tensor:
+        return (reference(x, w) ** 2).sum()
+
+    for transform in (
+        func.grad, func.jacrev, func.jacfwd, func.hessian, lambda f: func.jacrev(func.jacfwd(f)),
+        lambda f: func.vmap(func.grad(f)), lambda f: func.grad(lambda x: func.grad(f)(x).square().sum()),
+        lambda f: lambda x: func.jvp(f, (x,), (x.sin(),)),
+        lambda f: torch.compile(func.grad(f), fullgraph=True, backend="aot_eager"),
+    ):  # fmt: skip
+        torch.testing.assert_close(transform(ours)(x), transform(theirs)(x), rtol=1e-4, atol=1e-6)
+
+
+def test_forward_mode_of_lists_of_tensors_and_of_several_results() -> None:
+    x, dx = torch.randn(6), torch.randn(6)
+    joined = torch.func.jvp(lambda x: ops.concatenate([x, torch.ones(2), x * x]), (x,), (dx,))[1]
+    torch.testing.assert_close(joined, torch.cat([dx, torch.zeros(2), 2 * x * dx]))
+    values = torch.func.jvp(lambda x: ops.topk(x, 2)[0], (x,), (dx,))[1]
+    torch.testing.assert_close(values, dx[torch.topk(x, 2).indices])
+
+
+@pytest.mark.parametrize("order", ["forward, then reverse", "reverse, then forward"])
+def test_dual_numbers_and_graphs(order: str) -> None:
+    """Neither mode drops what the other one records."""
+    x, dx = torch.randn(3, dtype=torch.float64), torch.randn(3, dtype=torch.float64)
+    y = x.tanh()
+    with forward_ad.dual_level():
+        if order == "forward, then reverse":
+            leaf = x.clone().requires_grad_()
+            tangent = forward_ad.unpack_dual(ops.tanh(forward_ad.make_dual(leaf, dx))).tangent
+            (found,) = torch.autograd.grad(tangent.sum(), leaf)
+        else:
+            leaf = forward_ad.make_dual(x.clone().requires_grad_(), dx)
+            (gradient,) = torch.autograd.grad(ops.tanh(leaf).sum(), leaf, create_graph=True)
+            found = forward_ad.unpack_dual(gradient).tangent
+    torch.testing.assert_close(found, -2 * y * (1 - y * y) * dx)
+
+
+def test_forward_mode_of_an_operator_whose_gradient_reads_more() -> None:
+    x = torch.randn(1, 2, 6, 6)
+    found = torch.func.jvp(lambda x: ops.max_pool2d(x, [2, 2]), (x,), (x.sin(),))
+    expected = torch.func.jvp(lambda x: F.max_pool2d(x, [2, 2]), (x,), (x.sin(),))
+    torch.testing.assert_close(found, expected)
+
+
 def test_autocast_follows_the_rule_of_the_operator() -> None:
     x, w = tensors()
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -262,3 +317,61 @@ def test_subclasses_are_asked_by_name() -> None:
 def test_meta_imports_torch_at_the_first_register() -> None:
     code = "import sys, meta; meta.torch; assert 'torch' not in sys.modules; meta.torch.register; import torch"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+THREADS = """
+import os, threading
+import meta, torch
+
+failures = []
+
+def register():
+    try:
+        meta.torch.register()
+    except BaseException as error:
+        failures.append(error)
+
+threads = [threading.Thread(target=register) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not failures, failures
+x = torch.randn(3, 4)
+y = torch.ops.meta.softmax(x)
+child = os.fork()
+if not child:
+    same = torch.equal(torch.ops.meta.softmax(x), y) and torch.ops.meta.gelu(x).shape == (3, 4)
+    os._exit(0 if same else 1)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_registration_in_threads_and_after_a_fork() -> None:
+    subprocess.run([sys.executable, "-W", "ignore", "-c", THREADS], check=True)
+
+
+CACHED = """
+import meta, torch
+meta.torch.register("rms_norm", "dense")
+assert torch.ops.meta.reshape(torch.ones(4), [2, 2]).shape == (2, 2)  # made at its first use
+assert not hasattr(torch.ops.meta, "adam") and not hasattr(torch.ops.meta, "nonsense")
+x, w = torch.ones(2, 3, 4, requires_grad=True), torch.ones(5, 4, requires_grad=True)
+step = torch.compile(lambda x, w: torch.ops.meta.dense(torch.ops.meta.rms_norm(x), w).square().sum(), fullgraph=True)
+step(x, w).backward()
+print(float(w.grad.sum()))
+"""
+
+
+def test_a_second_process_runs_the_code_in_the_cache_of_inductor(tmp_path: Path) -> None:
+    """Which calls operators that a gradient called in the first one."""
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+    runs = [
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", CACHED], env=environment, capture_output=True, text=True, check=False
+        )
+        for _ in range(2)
+    ]
+    assert [run.returncode for run in runs] == [0, 0], [run.stderr[-2000:] for run in runs]
+    assert runs[0].stdout == runs[1].stdout
