@@ -14,8 +14,7 @@ from meta.ir.expr import MUTATES, Call, Constant, FunctionExpr, Tuple, Var
 from meta.ir.module import Module
 from meta.ir.type import Type
 from meta.ir.visitor import substituted, walk
-from meta.passes.cse import cse
-from meta.passes.dce import dce
+from meta.passes.cse import cse, dce
 from meta.passes.inline_calls import inline_calls
 from meta.passes.manager import Pipeline
 from meta.passes.place import place

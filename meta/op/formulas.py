@@ -21,6 +21,7 @@ from meta.backend.tvm.intrinsic import Expr, dtype_of
 from meta.backend.tvm.numbers import Number
 from meta.backend.tvm.spec import Outs, TensorSpec
 from meta.backend.tvm.te.elementwise import (
+    Element,
     cast,
     common_dtype,
     compute_dtype,
@@ -195,21 +196,6 @@ def operands_first(term: Term, values: Mapping[Term, Expr]) -> Iterable[Term]:
             if isinstance(arg, Term):
                 yield from operands_first(arg, values)
         yield term
-
-
-@record
-class Element:
-    """An expression as a tensor of rank 0, as computes take operands."""
-
-    value: Expr
-    shape: tuple[Any, ...] = ()
-
-    @property
-    def dtype(self) -> str:
-        return dtype_of(self.value)
-
-    def __call__(self) -> Expr:
-        return self.value
 
 
 def _call(term: Term, values: Mapping[Term, Expr]) -> Expr:

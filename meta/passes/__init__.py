@@ -7,8 +7,7 @@ from meta.passes.auto_cast import auto_cast
 from meta.passes.auto_diff import auto_diff
 from meta.passes.channels_last import channels_last
 from meta.passes.composites import composites
-from meta.passes.cse import cse
-from meta.passes.dce import dce
+from meta.passes.cse import cse, dce
 from meta.passes.expand_losses import expand_losses
 from meta.passes.expand_norms import expand_norms
 from meta.passes.fold_batch_norm import fold_batch_norm

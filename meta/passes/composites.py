@@ -13,7 +13,7 @@ from meta.ir.printer import to_array
 from meta.ir.type import TensorType
 from meta.ir.visitor import use_counts
 from meta.op.registry import get
-from meta.passes.dce import dce
+from meta.passes.cse import dce
 from meta.passes.manager import Pass
 from meta.passes.rewriting import Rule, Scope, by_op, counted, rewrite
 from meta.passes.simplify import call_of, producer, simplify

@@ -1,4 +1,4 @@
-"""Common subexpression elimination."""
+"""Redundant bindings: equal ones are computed once (`cse`), and ones that nothing reads are dropped (`dce`)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
+from meta.ir.analysis import reachable
 from meta.ir.expr import (
     ATOMS,
     Atom,
     Binding,
+    Block,
     Call,
     Constant,
     Expr,
@@ -21,11 +23,13 @@ from meta.ir.expr import (
     Var,
     arg_types,
     is_atom_list,
+    operands,
 )
+from meta.ir.module import Module
 from meta.ir.printer import attr_text, encode_inline
-from meta.ir.visitor import walk
+from meta.ir.visitor import nested_blocks, walk, with_blocks
 from meta.op.registry import Op, get
-from meta.passes.manager import function_pass
+from meta.passes.manager import Pass, function_pass
 from meta.passes.rewriting import Scope, counted, rewrite
 
 
@@ -92,3 +96,38 @@ def _arg_key(arg: Any) -> Hashable:
     if isinstance(arg, ATOMS):
         return arg
     return tuple(map(_arg_key, arg)) if is_atom_list(arg) else attr_text(arg)
+
+
+# --- dead code -------------------------------------------------------------------------------------------------------
+
+
+def _dce(module: Module) -> Module:
+    """Drop bindings that nothing reads, and functions that main does not need, in one sweep from the end. Operators
+    have no effects in this IR: writes are results (MUTATES)."""
+    live = reachable(module) if "main" in module else frozenset(module)
+    new = {name: _without_dead(f) for name, f in module.functions.items() if name in live}
+    same = len(new) == len(module.functions) and all(new[n] is f for n, f in module.functions.items())
+    return module if same else Module(new)
+
+
+def _without_dead(function: FunctionExpr) -> FunctionExpr:
+    body = live_block(function.body, set())
+    return function if body is function.body else replace(function, body=body)
+
+
+def live_block(block: Block, live: set[Var]) -> Block:
+    """`block` without dead bindings; adds the variables that it reads to `live`."""
+    live.update(a for a in block.results if isinstance(a, Var))
+    bindings: list[Binding] = []
+    for binding in reversed(block.bindings):
+        if binding.var not in live:
+            continue
+        value = with_blocks(binding.value, tuple(live_block(inner, live) for inner in nested_blocks(binding.value)))
+        live.update(a for a in operands(value) if isinstance(a, Var))
+        bindings.append(binding if value is binding.value else Binding(binding.var, value))
+    bindings.reverse()
+    same = len(bindings) == len(block.bindings) and all(a is b for a, b in zip(bindings, block.bindings, strict=True))
+    return block if same else Block(tuple(bindings), block.result)
+
+
+dce = Pass("dce", _dce, _dce.__doc__ or "")

@@ -15,7 +15,7 @@ from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.ir.visitor import inline, nested_blocks
 from meta.op.registry import get
-from meta.passes.dce import live_block
+from meta.passes.cse import live_block
 from meta.records import record
 from meta.tracing.differentiate import gradients, reached
 from meta.tracing.emitter import is_key, recording

@@ -14,8 +14,7 @@ from meta.ir.module import Module
 from meta.op.registry import get
 from meta.passes.align_products import align_products
 from meta.passes.channels_last import channels_last
-from meta.passes.cse import cse
-from meta.passes.dce import dce
+from meta.passes.cse import cse, dce
 from meta.passes.expand_losses import expand_losses
 from meta.passes.expand_norms import expand_norms
 from meta.passes.fold_batch_norm import fold_batch_norm

@@ -56,8 +56,7 @@ from meta.ir.visitor import free_vars, nested_blocks, substituted, walk
 from meta.op.axes import Axes, TypedCall, axes_of, with_attributes
 from meta.op.grad.rule import rule_of
 from meta.op.registry import Op
-from meta.passes.cse import cse
-from meta.passes.dce import dce
+from meta.passes.cse import cse, dce
 from meta.passes.manager import Pass
 from meta.tracing.emitter import emit_decomposition
 from meta.tracing.function_op import FunctionOp, forward_results

@@ -11,12 +11,28 @@ from meta.backend.tvm.intrinsic import Expr, Tensor, binding, dtype_of
 from meta.backend.tvm.numbers import Number, number_in
 from meta.backend.tvm.workarounds.exact import constant, opaque
 from meta.ir.type import operand_dtype, tensor_type
+from meta.records import record
 
 if TYPE_CHECKING:
     Operand = Tensor | Number | float
 else:
     Operand = Any
 """An operand of elementwise arithmetic: a tensor, or a number, compiled in or taken at run time."""
+
+
+@record
+class Element:
+    """An expression as a tensor of rank 0, as computes take operands."""
+
+    value: Expr
+    shape: tuple[Any, ...] = ()
+
+    @property
+    def dtype(self) -> str:
+        return dtype_of(self.value)
+
+    def __call__(self) -> Expr:
+        return self.value
 
 
 def accumulation_dtype(dtype: Any) -> str:

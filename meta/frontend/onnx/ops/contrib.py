@@ -32,7 +32,7 @@ def fused_matmul(
     node: Node, A: Tensor, B: Tensor, *, alpha: float = 1.0, transA: int = 0, transB: int = 0, transBatchA: int = 0,
     transBatchB: int = 0,
 ) -> Any:  # fmt: skip
-    """alpha * A @ B. transBatchA, transBatchB: whether the axis of rows comes first, before those of the batch."""
+    """alpha * A @ B. transBatchA, transBatchB: whether the axis of rows comes before the axes of the batch."""
     a, b = (
         meta.transpose(x, (*range(1, x.ndim - 1), 0, x.ndim - 1)) if first else x
         for x, first in ((A, transBatchA), (B, transBatchB))
@@ -90,8 +90,8 @@ def attention(
     past: Tensor | None = None, attention_bias: Tensor | None = None, *, num_heads: int, unidirectional: int = 0,
     qkv_hidden_sizes: Sequence[int] = (), mask_filter_value: float = -10000.0, scale: float | None = None,
 ) -> Any:  # fmt: skip
-    """Self-attention with the product that makes queries, keys and values; then keys and values, with those of `past`
-    before them. mask_index: lengths of the rows, or 0 where a key is hidden: mask_filter_value is added there."""
+    """Self-attention with the product that makes queries, keys and values; then all keys and values, the past ones
+    first. mask_index: lengths of the rows, or 0 where a key is hidden: mask_filter_value is added there."""
     hidden = weights.shape[1]
     sizes = list(qkv_hidden_sizes) or [hidden // 3] * 3
     product = _plus(meta.matmul(input, weights), bias)
