@@ -23,7 +23,9 @@ from meta import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
-DOCUMENTED = ("README.md", "docs", "tests/docs", "tests/conftest.py", "tests/sandbox.py", "pyproject.toml", "examples")
+DOCUMENTED = (
+    "README.md", "docs", "tests/docs", "tests/conftest.py", "tests/sandbox.py", "pyproject.toml", "examples", "scripts",
+)  # fmt: skip
 """What the examples of the documentation need, apart from the package."""
 
 

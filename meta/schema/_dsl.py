@@ -105,7 +105,7 @@ def _tensor(value: object) -> Any:
 def _key(value: object) -> Any:
     if isinstance(value, TensorLike):
         return value
-    raise Reject("pass meta.random.next_key(), or call a function of meta.random, which draws one")
+    raise Reject
 
 
 def _tensors(value: object) -> Any:
@@ -325,20 +325,24 @@ class Schema:
         if len(args) > len(self.args):
             problem = f"{len(args)} arguments given"
             expected = f"at most {len(self.args)}: {self.signature(op)}"
-            raise ArgumentError(op, problem, expected, self._one_by_one(args, len(self.args)))
+            fitting = spellings.call_text(op, self.names, args[: len(self.args)], kwargs)
+            raise ArgumentError(op, problem, expected, self._one_by_one(args, len(self.args)) or fitting)
         values: list[Any] = list(args) + [REQUIRED] * (len(self.args) - len(args))
         if kwargs:
             spellings.refuse_unknown(op, kwargs, self.names, self.signature(op))
         for name, value in kwargs.items():
             position = self.index[name]
             if values[position] is not REQUIRED:
-                raise ArgumentError(op, f"argument '{name}' given twice", self.signature(op))
+                problem = f"argument '{name}' given twice"
+                raise ArgumentError(op, problem, self.signature(op), self._one_by_one(args, position))
             values[position] = value
         out: list[Any] = []
         for arg, value in zip(self.args, values, strict=True):
             try:
                 out.append(self._value(op, arg, value))
             except ArgumentError as error:
+                if arg.type.normalize is _key:
+                    error.remedy = spellings.keyed_call_text(op, self.args, args, kwargs, len(out))
                 error.remedy = self._one_by_one(args, len(out)) or error.remedy
                 raise
         return tuple(out)

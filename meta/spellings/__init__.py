@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from meta.spellings.arguments import argument_hint as argument_hint
+    from meta.spellings.arguments import call_text as call_text
     from meta.spellings.arguments import device_hint as device_hint
+    from meta.spellings.arguments import keyed_call_text as keyed_call_text
     from meta.spellings.arguments import refuse_unknown as refuse_unknown
+    from meta.spellings.arguments import shape_first as shape_first
     from meta.spellings.attributes import missing_member as missing_member
     from meta.spellings.attributes import missing_name as missing_name
 else:
     _HOMES = {
-        "arguments": ("argument_hint", "device_hint", "refuse_unknown"),
+        "arguments": ("argument_hint", "call_text", "device_hint", "keyed_call_text", "refuse_unknown", "shape_first"),
         "attributes": ("missing_member", "missing_name"),
     }
 

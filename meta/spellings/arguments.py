@@ -115,6 +115,43 @@ def device_hint(name: str) -> str:
     return f'write "cuda{":" * bool(index)}{index}"' if kind in ("gpu", "mps", "xpu", "tpu", "hip") else ""
 
 
+def call_text(op: str, names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """A call of an operator to write instead. names: its arguments; those that are arrays stand by their names."""
+    return _call(op, [*map(_text, names, args)], kwargs)
+
+
+def keyed_call_text(
+    op: str, parameters: Sequence[Any], args: Sequence[Any], kwargs: Mapping[str, Any], position: int
+) -> str:
+    """A call to write instead of one without a random key, the argument at `position` of the schema's `parameters`.
+    What draws numbers, with the key first, has a function in meta.random, which takes a shape first."""
+    given, names = list(args), [each.name for each in parameters]
+    while given and repr(given[-1]) == repr(parameters[len(given) - 1].default):
+        given.pop()
+    # Functions make one int a tuple.
+    sizes = [each.type.name.startswith("IntTuple") for each in parameters]
+    given = [x[0] if size and is_sequence(x) and len(x) == 1 else x for x, size in zip(given, sizes, strict=False)]
+    if position:
+        texts = [*map(_text, names[:position], given), "meta.random.next_key()"]
+        return _call(op, [*texts, *map(_text, names[position + 1 :], given[position:])], kwargs)
+    return _call(f"random.{op}", [*map(_text, names[1:], shape_first(given))], kwargs)
+
+
+def shape_first(args: Sequence[Any]) -> list[Any]:
+    """Arguments in the order of NumPy and torch, with the shape last, in the order of this package."""
+    return [args[-1], *args[:-1]] if args and is_sequence(args[-1]) else [*args]
+
+
+def _call(op: str, args: Sequence[str], kwargs: Mapping[str, Any]) -> str:
+    keywords = [f"{name}={_text(name, value)}" for name, value in kwargs.items()]
+    path = f"ops.{op.replace('::', '.')}" if "::" in op else op
+    return f"write meta.{path}({', '.join([*args, *keywords])})"
+
+
+def _text(name: str, value: object) -> str:
+    return name if _has_arrays(value) else value_text(value)
+
+
 def _has_arrays(value: object) -> bool:
     return any(map(_has_arrays, value)) if is_sequence(value) else hasattr(value, "shape")
 
