@@ -21,7 +21,7 @@ AMP = dict.fromkeys(__all__, "always") | dict.fromkeys(("addr", "cross", "kron",
 
 
 def _multiplied(name: str, x1: T, x2: T, rank1: int, rank2: int, *, batch: bool = False) -> T:
-    require_ranks(name, {"x1": x1, "x2": x2}, {"x1": rank1, "x2": rank2})
+    require_ranks(name, {"x1": x1, "x2": x2}, {"x1": rank1, "x2": rank2}, "write meta.matmul(x1, x2)")
     require_same_dtype(name, x1=x1, x2=x2)
     k1, k2 = x1.shape[-1], x2.shape[-2 if rank2 > 1 else 0]
     shapes = f"shapes {show(x1.shape)} and {show(x2.shape)}"

@@ -87,12 +87,14 @@ def is_known_equal(a: Dim, b: Dim) -> bool:
 
 
 def require_same_dtype(**types: TensorType) -> None:
-    """Raise TypeInferenceError unless all have one dtype. The remedy casts to the higher kind, to lose no fractions."""
+    """Raise TypeInferenceError unless all have one dtype. The remedy casts to the higher kind, to lose no fractions; of
+    one kind it casts the input of a layer, not its weights."""
     (first, head), *rest = types.items()
     for name, t in rest:
         if t.dtype == head.dtype:
             continue
-        wrong, dtype = (first, t.dtype) if _holds(t.dtype, head.dtype) else (name, head.dtype)
+        is_weight = name in ("w", "weight") and not _holds(head.dtype, t.dtype)
+        wrong, dtype = (first, t.dtype) if is_weight or _holds(t.dtype, head.dtype) else (name, head.dtype)
         remedy = f'cast {"it" if _holds(dtype, types[wrong].dtype) else "one"}: {wrong}.cast("{dtype}")'
         require(False, f"'{first}' is {head.dtype}, '{name}' is {t.dtype}", "one dtype for both", remedy)
 

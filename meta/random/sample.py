@@ -54,7 +54,7 @@ def randint(
 def _check_order(name: str, *args: object) -> None:
     """Raise ArgumentError for a call in the order of NumPy and torch, where the shape comes last."""
     if is_sequence(args[-1]):
-        remedy = spellings.call_text(f"random.{name}", ["..."] * len(args), spellings.shape_first(args), {})
+        remedy = spellings.call_text(f"meta.random.{name}", ["..."] * len(args), spellings.shape_first(args), {})
         raise ArgumentError(name, f"the last argument is the shape {args[-1]}", "it first", remedy)
 
 

@@ -97,7 +97,9 @@ def Choice(*options: str) -> ArgType:
 def _tensor(value: object) -> Any:
     if isinstance(value, TensorLike):
         return value
-    if hasattr(value, "__array__") or isinstance(value, (list, tuple)):
+    if is_sequence(value) and any(isinstance(item, TensorLike) for item in value):
+        raise Reject("stack it: meta.stack(...), or pass its items as arguments: *...")
+    if hasattr(value, "__array__") or is_sequence(value):
         raise Reject("wrap it: meta.array(...)")
     raise Reject
 
@@ -203,6 +205,8 @@ def _str(value: object) -> str:
 def _int_tuple(value: object) -> Any:
     if is_sequence(value):
         return tuple(_int(item) for item in value)
+    if isinstance(value, str) and value in ("same", "valid"):
+        raise Reject('"valid" is 0; "same" is kernel_size // 2, for odd sizes and a stride of 1')
     if hasattr(value, "__array__") and getattr(value, "ndim", 0):
         raise Reject("convert it: tuple(map(int, ...))")
     return (_int(value),)
@@ -325,7 +329,7 @@ class Schema:
         if len(args) > len(self.args):
             problem = f"{len(args)} arguments given"
             expected = f"at most {len(self.args)}: {self.signature(op)}"
-            fitting = spellings.call_text(op, self.names, args[: len(self.args)], kwargs)
+            fitting = spellings.call_text(spellings.operator_path(op), self.names, args[: len(self.args)], kwargs)
             raise ArgumentError(op, problem, expected, self._one_by_one(args, len(self.args)) or fitting)
         values: list[Any] = list(args) + [REQUIRED] * (len(self.args) - len(args))
         if kwargs:
@@ -363,12 +367,8 @@ class Schema:
         if value is not REQUIRED:
             return arg.normalize(op, value)
         if arg.required:
-            raise ArgumentError(
-                op,
-                f"argument '{arg.name}' is missing",
-                self.signature(op),
-                arg.type.remedy(REQUIRED) or f"add {arg.name}=...",
-            )
+            remedy = arg.type.remedy(REQUIRED) or f"add {arg.name}=..."
+            raise ArgumentError(op, f"argument '{arg.name}' is missing", self.signature(op), remedy)
         return arg.normalize(op, arg.default)
 
 

@@ -123,7 +123,7 @@ ROWS = [
     ("x.to('float16')", 'dtype="float16"', "x.to(dtype='float16')"),
     ("x.to(np.dtype('float64'))", 'dtype="float64"', "x.to(dtype='float64')"),
     ("nn.Linear(2, 2).to('float64')", 'dtype="float64"', "nn.Linear(2, 2).to(dtype='float64')"),
-    ("x.type('float16')", "x.to(dtype=dtype)", "x.to(dtype='float16')"),
+    ("x.type('float16')", 'x.cast("float16")', "x.cast('float16')"),
     ("meta.array([1], requires_grad=True)", 'dtype="float32"', "meta.array([1], dtype='float32', requires_grad=True)"),
     # attention
     (
