@@ -246,8 +246,9 @@ def array_function(
 
 
 def torch_function(
-    cls: type[Any], function: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-) -> NoReturn:
+    cls: type[Any], function: Any, types: Sequence[type], args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+) -> NoReturn:  # fmt: skip
     """Raises ArgumentError for a function of torch on arrays, with the call of meta's function of that name."""
     del cls, types
     name = function.__name__
