@@ -12,6 +12,9 @@ from meta.modes import modes
 _SHOWN: Final = 6
 """Most names that an error lists."""
 
+_FROM_TORCH: Final = {"weight": "w", "bias": "b"}
+"""Names of layers' parameters in torch -> here."""
+
 
 class Unmatched(NamedTuple):
     """The names that only the model has (`missing`), and those that only the state has (`unknown`)."""
@@ -25,9 +28,20 @@ class Unmatched(NamedTuple):
         return cls([name for name in arrays if name not in state], [name for name in state if name not in arrays])
 
 
-def without_gradients(named: Iterable[tuple[str, NDArray]]) -> dict[str, NDArray]:
+class NamedArrays(dict[str, NDArray]):
+    """Arrays by name, whose KeyError has the name here of `weight` and `bias` in torch, or near names."""
+
+    def __missing__(self, name: str) -> NDArray:
+        path, _, last = str(name).rpartition(".")
+        own = f"{path}.{_FROM_TORCH.get(last, last)}".removeprefix(".")
+        ends = [each for each in self if f".{each}".endswith(f".{own}")]
+        hint = f'write state["{ends[0]}"]' if len(ends) == 1 else did_you_mean(own, self)
+        raise KeyError("; ".join(filter(None, (f"there is no {name!r}", hint))))
+
+
+def without_gradients(named: Iterable[tuple[str, NDArray]]) -> NamedArrays:
     """Arrays by name, over the same memory, that require no gradients. In a trace, the arrays themselves."""
-    return {name: x if modes.trace is not None else x.detach() for name, x in named}
+    return NamedArrays((name, x if modes.trace is not None else x.detach()) for name, x in named)
 
 
 def fitting_state(

@@ -274,6 +274,20 @@ def test_imports_of_other_libraries(line: str, hint: str) -> None:
         run("from meta import _x")
 
 
+def test_names_of_torch_in_states() -> None:
+    layers = meta.nn.Sequential(meta.nn.Linear(2, 3))
+    for state, name, hint in (
+        (meta.nn.Linear(2, 3).state_dict(), "weight", 'write state["w"]'),
+        (meta.nn.Linear(2, 3).state_dict(), "bias", 'write state["b"]'),
+        (layers.state_dict(), "0.weight", 'write state["layers.0.w"]'),
+        (layers.state_dict(), "layers.0.wieght", "did you mean"),
+    ):
+        with pytest.raises(KeyError, match=re.escape(hint)):
+            state[name]
+    assert layers.state_dict().get("0.weight") is None
+    assert pickle.loads(pickle.dumps(layers.state_dict())).keys() == layers.state_dict().keys()
+
+
 def test_functions_of_torch_on_arrays() -> None:
     pytest.importorskip("torch")
     for code, hint in (
