@@ -10,7 +10,7 @@ from meta.errors import did_you_mean
 from meta.op import plugins, registry
 from meta.op.user import namespaces
 
-if TYPE_CHECKING:  # editors complete the operators of this package; those of others are known at run time
+if TYPE_CHECKING:  # editors complete these; operators of other packages are known at run time
     from meta._generated.functions import *  # noqa: F403
 
 

@@ -229,10 +229,10 @@ def array_function(
         return function(*_hosted(args), **_hosted(options))
     row = FUNCTIONS.get(key)
     if row is None:
-        module, own = (meta.linalg, "meta.linalg") if name.startswith("numpy.linalg.") else (meta, "meta")
-        written = f"write {own}.{function.__name__}(x, ...)" if hasattr(module, function.__name__) else ""
-        values = f"call it on values, without gradients: {_on_values(function)}"
-        raise NotSupportedError(name, "no operator of meta computes it by NumPy's arguments", "", written or values)
+        is_linalg = name.startswith("numpy.linalg.") and hasattr(meta.linalg, function.__name__)
+        own = f"write meta.linalg.{function.__name__}(x, ...)" if is_linalg else ""
+        remedy = own or f"call it on values, without gradients: {_on_values(function)}"
+        raise NotSupportedError(name, "no operator of meta computes it", "", remedy)
     target = getattr(meta, row[0]) if isinstance(row[0], str) else row[0]
     if row[1].startswith("*"):
         for option in options:
