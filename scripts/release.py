@@ -98,7 +98,12 @@ def check_environment(python: str, wheel: Path, folder: Path, *, documentation: 
     """Install the wheel with an interpreter, and use it in an empty folder."""
     home, pages, binary = folder / "home", folder / "pages", folder / "env/bin/python"
     home.mkdir()
-    wanted = [f"{wheel}[{'demo,torch,onnx' if documentation else 'demo'}]", "pytest", "pytest-timeout", "setuptools>=77.0.3"]
+    wanted = [
+        f"{wheel}[{'demo,torch,onnx' if documentation else 'demo'}]",
+        "pytest",
+        "pytest-timeout",
+        "setuptools>=77.0.3",
+    ]
     wanted += ["onnxruntime"] if documentation else []  # runs the models that a page exports
     steps: list[tuple[str, list[str]]] = [
         ("environment", [python, "-m", "venv", str(folder / "env")]),
