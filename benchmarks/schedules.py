@@ -21,7 +21,7 @@ from meta._generated import limits
 from meta.backend.memory import allocation
 from meta.backend.tvm import library, shape_generic, spec
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.kernel import prim_func
+from meta.backend.tvm.kernel import unscheduled
 from meta.backend.tvm.schedule import patterns
 from meta.backend.tvm.schedule.cpu import elementwise, max_pool, tiles
 from meta.backend.tvm.schedule.gpu import elementwise as gpu_elementwise
@@ -328,7 +328,8 @@ def scheduled_function(sample: Sample, device: str, symbolic: bool) -> tuple[Any
     payload = next(i.payload for i in implementations(op) if i.dialect.name == "tvm")
     described = shape_generic.spec(payload, info, symbolic=symbolic)
     # Programs fuse operators, so their functions have no declared pattern.
-    function = patterns.schedule(prim_func(described), described.pattern if symbolic else "", targets.target(device))
+    source = unscheduled(described).function
+    function = patterns.schedule(source, described.pattern if symbolic else "", targets.target(device))
     return function, tuple(flat_types((info.out,)))
 
 

@@ -14,13 +14,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from meta import _moved as _moved
-from meta.collection import without_collection as _without_collection
 
 # Imported now: importing the module `meta.device` later would replace the function of the same name.
 from meta.device import Device as Device
 from meta.device import device as device
 from meta.lazy import missing as _missing
 from meta.lazy import module_exists as _module_exists
+from meta.progress import without_collection as _without_collection
 
 __version__ = "0.1.0"
 

@@ -26,6 +26,8 @@ class Device:
     __hash__ = object.__hash__
 
     def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
         from meta.spellings.attributes import missing_member
 
         missing_member(self, "x.device", name)

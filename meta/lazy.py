@@ -16,7 +16,7 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from typing import Any
 
-from meta.collection import without_collection
+from meta.progress import without_collection
 
 Names = tuple[Callable[[str], Any], Callable[[], list[str]]]
 """The `__getattr__` and the `__dir__` of a package."""

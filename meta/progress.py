@@ -1,31 +1,37 @@
-"""Progress of long compilations, on a terminal: `rich` draws a line on standard error that disappears at the end.
+"""Long compilations: their progress on a terminal, Ctrl-C meanwhile, and no garbage collections.
 
     with compiling("step"):
         stage("schedule kernels", total=90)
         ...
         advance()
 
-Nothing is drawn before `DELAY` seconds. Where standard error is not a terminal, or rich (the extra `progress`) is not
-installed, one plain line says after `PLAIN_DELAY` seconds what takes so long. META_PROGRESS=0 switches both off. Work
-in other threads than the thread of `compiling` is not shown.
+`rich` draws a line on standard error that disappears at the end, at the earliest after `DELAY` seconds. Where standard
+error is not a terminal, or rich (the extra `progress`) is not installed, one plain line says after `PLAIN_DELAY`
+seconds what takes so long. META_PROGRESS=0 switches both off. Work in other threads than the thread of `compiling` is
+not shown.
 
     with timed_stages() as seconds:
         step(x, y)
     print(seconds)                  # {"trace": 0.4, "passes": 0.6, ..., "run": 0.1}
+
+KeyboardInterrupt is raised where TVM is left, not inside of it (`deferred`): in a Python function that TVM calls it
+would come back as an error of TVM, and a module of TVM that is interrupted while it is imported leaves half of its
+types behind, with which the next import crashes.
 """
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
 import sys
+import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from threading import local
 from typing import Any
-
-from meta import interrupts
 
 DELAY = 1.0
 """Seconds of work after which the line appears."""
@@ -110,7 +116,7 @@ def compiling(name: str) -> Generator[None, None, None]:
         _state.display = display
     _state.depth += 1
     try:
-        with interrupts.deferred():
+        with deferred():
             yield
     finally:
         _state.depth -= 1
@@ -136,7 +142,7 @@ def timed_stages() -> Generator[dict[str, float], None, None]:
 
 def stage(name: str, total: int | None = None) -> None:
     """The compilation of this thread is at a new stage, of `total` steps if their number is known."""
-    interrupts.check()
+    check_interrupts()
     if _state.stopwatch is not None:
         _state.stopwatch.enter(name)
     if _state.display is not None:
@@ -146,7 +152,7 @@ def stage(name: str, total: int | None = None) -> None:
 
 def advance() -> None:
     """One more step of the stage is done."""
-    interrupts.check()
+    check_interrupts()
     if _state.display is not None:
         _state.done += 1
         _state.display.show(_state.stage, _state.total, _state.done)
@@ -173,3 +179,74 @@ def _bar() -> Any:
 
     columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+# --- Ctrl-C and garbage collections ----------------------------------------------------------------------------------
+
+_INTERRUPT = signal.SIGINT
+
+
+class _Deferred:
+    """Interrupts of the main thread that wait, and the handler that will get them."""
+
+    handler: Callable[[int, Any], Any] | None = None
+    first: float | None = None
+    """When the first one came."""
+
+
+_deferred = _Deferred()
+
+
+@contextmanager
+def deferred() -> Generator[None, None, None]:
+    """Let an interrupt of the block wait for its end, or for `check`. A second one, a second or more after the first,
+    is raised at once, so that a block without end can be left."""
+    handler: Any = signal.getsignal(_INTERRUPT)
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or _deferred.handler is not None or not callable(handler):
+        yield
+        return
+    _deferred.handler = handler
+    try:
+        signal.signal(_INTERRUPT, _defer)
+        yield
+    finally:
+        _deferred.handler = None
+        signal.signal(_INTERRUPT, handler)
+        _raise_waiting(handler)
+
+
+def check_interrupts() -> None:
+    """Raise an interrupt that waits. Called outside of TVM, between parts of a long block."""
+    if _deferred.first is not None and threading.current_thread() is threading.main_thread() and _deferred.handler:
+        _raise_waiting(_deferred.handler)
+
+
+def _defer(number: int, frame: object) -> None:
+    now = time.monotonic()
+    if _deferred.first is None:
+        _deferred.first = now
+    elif now - _deferred.first >= 1 and _deferred.handler is not None:
+        _deferred.first = None
+        _deferred.handler(number, frame)
+
+
+def _raise_waiting(handler: Callable[[int, Any], Any]) -> None:
+    if _deferred.first is not None:
+        _deferred.first = None
+        handler(_INTERRUPT, None)
+
+
+@contextmanager
+def without_collection() -> Generator[None, None, None]:
+    """No search for cycles during the block, unless the program asks for one.
+
+    Python's search visits all living objects, again and again while a program is built from many small ones: a fifth of
+    the processor time in which BERT-base's training step is traced, transformed and looked up on disk."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -8,8 +8,7 @@ from typing import Any, Protocol
 import meta
 from meta import tracing
 from meta.device import Device
-from meta.eager.move import move_in_place
-from meta.eager.ndarray import NDArray, array
+from meta.eager.ndarray import NDArray, array, move_in_place
 from meta.errors import ArgumentError
 from meta.modes import modes, no_grad
 from meta.schema.annotations import CheckedArguments

@@ -10,12 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import meta
-from meta.aliases import link
 from meta.errors import NotSupportedError, TraceError
 from meta.modes import GradMode, modes
 from meta.op.grad.rule import gradient_rule
 from meta.op.registry import Op
-from meta.parts import mark_part
+from meta.parts import link, mark_part
 from meta.schema._dsl import TensorLike
 from meta.tree import is_sequence, is_tuple, leaves_of
 

@@ -16,7 +16,7 @@ from meta.backend.cuda.streams import current_stream, use_stream
 from meta.data.sources import BatchSource, Host, host, source_of
 from meta.device import CPU, Device
 from meta.device import device as parse_device
-from meta.eager.move import ArrayLike, with_arrays
+from meta.eager.ndarray import ArrayLike, with_arrays
 from meta.errors import ArgumentError, value_text
 from meta.optim.checks import whole
 from meta.random.generator import Generator as RandomGenerator

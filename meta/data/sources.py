@@ -7,8 +7,7 @@ from typing import Any, Final, Protocol, cast
 
 import numpy as np
 
-from meta.eager.move import ArrayLike
-from meta.eager.ndarray import NDArray
+from meta.eager.ndarray import ArrayLike, NDArray
 from meta.errors import ArgumentError
 from meta.tree import Tree, flatten
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from meta import dtype as dtypes
 from meta import spellings
 from meta._generated.methods import Tensor
-from meta.aliases import AliasGroup
 from meta.backend.memory import dlpack, numpy_arrays
 from meta.backend.memory.allocation import reporting
 from meta.device import Device
@@ -22,6 +21,7 @@ from meta.eager.ufuncs import array_ufunc
 from meta.errors import ArgumentError, GradientError, TraceError
 from meta.ir.type import TensorType
 from meta.modes import modes, scopes
+from meta.parts import AliasGroup
 
 if TYPE_CHECKING:
     import numpy as np

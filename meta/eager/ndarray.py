@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sys import getrefcount
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from meta import dtype as dtypes
 from meta import spellings
@@ -13,17 +13,18 @@ from meta.device import Device
 from meta.device import device as parse_device
 from meta.eager.assignment import setitem
 from meta.eager.bases import HostValues
-from meta.eager.gradient_graph import GradientNode, Leaf, record_write, register_hook, set_requires_grad
+from meta.eager.gradient_graph import GradientNode, Leaf, record_write, register_hook, set_requires_grad, version_of
 from meta.eager.indexing import Index, assigned_array, check_dtype, check_value, getitem, host_index
 from meta.eager.inplace import is_recorded, write_recorded, write_result
 from meta.eager.walk import backward_of
 from meta.errors import ArgumentError, GradientError, TypeInferenceError, attributed
 from meta.ir.type import TensorType, tensor_type
-from meta.modes import modes, scopes
+from meta.modes import GradMode, modes, scopes, suspended
 from meta.op import rules
-from meta.parts import TEMPORARY, check_whole, is_part, shared_writes
+from meta.parts import TEMPORARY, Writes, check_whole, is_part, shared_writes
 from meta.schema._dsl import TensorLike
 from meta.schema.annotations import explained
+from meta.tree import flatten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -337,3 +338,43 @@ def from_dlpack(exporter: object, copy: bool = False) -> NDArray:
 def from_numpy(host: np.ndarray[Any, Any]) -> NDArray:
     """An array over the memory of a NumPy array (copied when strided, read-only or in foreign byte order)."""
     return asarray(host)
+
+
+@runtime_checkable
+class ArrayLike(Protocol):
+    """An array of any library that shares memory: NumPy, PyTorch and others."""
+
+    def __dlpack__(self) -> object: ...
+
+
+def with_arrays(value: Any, device: Device, converted: list[NDArray] | None = None) -> Any:
+    """A nest of arguments with meta arrays on a device in place of NumPy's, torch's and other libraries'. They share
+    memory where `meta.asarray` can.
+
+    converted: receives the new arrays."""
+    leaves, tree = flatten(value, (TensorLike, ArrayLike))
+    if all(isinstance(x, TensorLike) for _, x in leaves):
+        return value
+    arrays: list[Any] = [x if isinstance(x, TensorLike) else asarray(x, device=device) for _, x in leaves]
+    if converted is not None:
+        converted += [new for new, (_, x) in zip(arrays, leaves, strict=True) if new is not x]
+    return tree.build(iter(arrays))
+
+
+def move_in_place(x: NDArray, device: Device | str | None = None, dtype: object = None) -> bool:
+    """Move an array and its `.grad` to `device` and convert them to `dtype`. Returns whether anything changed.
+
+    The array keeps its identity, so that models, optimizers and graphs that hold it go on with the moved values; one
+    that was computed from others becomes a leaf. Other arrays over the old memory keep that memory. A backward pass
+    that needs the old values raises GradientError."""
+    with suspended(), GradMode(False):
+        moved = x.detach().to(device, dtype)
+        if moved.type is x.type:
+            return False
+        version = version_of(x) + 1
+        x._data, x._type, x._version = moved._data, moved._type, Writes((version,))
+        if not x.is_leaf:
+            x._node = None
+    if x._grad is not None:
+        move_in_place(x._grad, device, dtype)
+    return True

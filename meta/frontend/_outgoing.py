@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from meta import tracing
 from meta.device import CPU
-from meta.eager.move import with_arrays
-from meta.eager.ndarray import NDArray
+from meta.eager.ndarray import NDArray, with_arrays
 from meta.errors import ArgumentError, NotSupportedError
 from meta.ir.expr import MUTATES, Call, Constant, FunctionExpr, Tuple, Var
 from meta.ir.module import Module

@@ -11,9 +11,8 @@ from meta import spellings, tracing
 from meta.device import Device
 from meta.dtype import is_float
 from meta.eager.gradient_graph import set_requires_grad
-from meta.eager.move import move_in_place
 from meta.eager.named_state import Unmatched, fitting_state, refuse_names, without_gradients
-from meta.eager.ndarray import NDArray
+from meta.eager.ndarray import NDArray, move_in_place
 from meta.errors import ArgumentError, MetaError, TraceError, TypeInferenceError
 from meta.model.hooks import ForwardHook, ForwardPreHook, HookHandle, Hooks, added
 from meta.model.inputs import refuse_call, refuse_foreign_array, refuse_input, refuse_torch, remember_call, suggest_size

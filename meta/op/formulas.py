@@ -14,20 +14,59 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from meta._generated.methods import Tensor
-from meta.backend.tvm.adapter import tirx
+from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.intrinsic import Expr, dtype_of
 from meta.backend.tvm.numbers import Number
-from meta.backend.tvm.te.elementwise import PerElement, cast, is_float, let, select, wide_dtype
+from meta.backend.tvm.spec import Outs
+from meta.backend.tvm.te.elementwise import (
+    cast,
+    compute_dtype,
+    element,
+    is_float,
+    let_binding,
+    rounded_numbers,
+    select,
+    wide_dtype,
+)
 from meta.backend.tvm.workarounds.exact import constant
 from meta.ir.type import TensorType, operand_dtype, tensor_type
 from meta.modes import isolated, modes
 from meta.op.decomposition import Decomposition, decompositions
 from meta.op.dispatch import implementation
 from meta.op.registry import Op, as_type, get
+from meta.records import record
 
 _FOLDERS: Final = [Path(__file__).parent / name for name in ("dialect/tvm", "decompose")]
 SOURCES: Final = pathsep.join(str(path) for folder in _FOLDERS for path in sorted(folder.glob("*.py")))
 """The files that formulas are made of."""
+
+
+@record
+class PerElement:
+    """The compute of an elementwise operator. It broadcasts the operands, promotes them and Python numbers to one
+    dtype, and computes halves in float32.
+
+    function: of expressions of one dtype, the operands, and of the attributes.
+    tensors: for each argument, whether it is an operand; bounds: whether the other ones are numbers that count as
+        operands, rounded to their dtype.
+    """
+
+    name: str
+    function: Callable[..., Expr]
+    tensors: tuple[bool, ...]
+    bounds: bool = False
+
+    def __call__(self, *args: Any, out: Outs) -> Any:
+        operands = rounded_numbers([a for a, is_tensor in zip(args, self.tensors, strict=True) if is_tensor])
+        attributes = [a for a, is_tensor in zip(args, self.tensors, strict=True) if not is_tensor]
+        dtype = compute_dtype(operands, out[0].dtype)
+        if self.bounds:
+            attributes = rounded_numbers([operands[0], *attributes])[1:]
+
+        def value(*index: Any) -> Expr:
+            return cast(self.function(*(element(x, index, dtype) for x in operands), *attributes), out[0].dtype)
+
+        return te.compute(out[0].shape, value, self.name)
 
 
 class Term(Tensor):
@@ -134,16 +173,17 @@ def computed(root: Term, values: Mapping[Term, Expr]) -> Expr:
     """The expression of a term, from the expressions of operands. A value with several uses becomes a variable."""
     order = list(dict.fromkeys(operands_first(root, values)))
     uses = Counter(arg for term in order for arg in term.args if isinstance(arg, Term))
-
-    def after(count: int, values: Mapping[Term, Expr]) -> Expr:
-        if count == len(order):
-            return values[root]
-        term, value = order[count], _call(order[count], values)
+    known, bindings = dict(values), list[Callable[[Expr], Expr]]()
+    for term in order:
+        value = _call(term, known)
         if uses[term] > 1 and is_float(value):
-            return let(value, lambda var: after(count + 1, {**values, term: var}))
-        return after(count + 1, {**values, term: value})
-
-    return after(0, values)
+            value, within = let_binding(value)
+            bindings.append(within)
+        known[term] = value
+    result = known[root]
+    for within in reversed(bindings):
+        result = within(result)
+    return result
 
 
 def operands_first(term: Term, values: Mapping[Term, Expr]) -> Iterable[Term]:

@@ -22,9 +22,9 @@ from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Final
 
-from meta.collection import without_collection
 from meta.errors import add_operator_module
 from meta.locks import new_lock
+from meta.progress import without_collection
 from meta.records import record
 
 DIALECTS = "meta.dialects"

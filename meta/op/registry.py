@@ -19,6 +19,7 @@ from pkgutil import iter_modules
 from typing import Any, Final, Literal, get_args
 
 from meta._generated.table import ALIASES, FAMILIES
+from meta.device import Device
 from meta.dtype import is_complex
 from meta.errors import MetaError, RegistryError, TypeInferenceError, add_operator_module, did_you_mean
 from meta.ir.type import PATTERNS, FunctionType, Pattern, TensorType, TupleType, Type, Value, flat_types
@@ -164,6 +165,8 @@ def as_type(arg: object) -> Any:
     """An argument as a type function sees it: tensors become their types, attributes stay."""
     if is_sequence(arg):
         return tuple(map(as_type, arg))
+    if isinstance(arg, (Device, str, int, float)):
+        return arg
     kind = arg if isinstance(arg, TensorType) else getattr(arg, "type", None)
     if isinstance(kind, TensorType):
         return kind

@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from meta._generated.methods import Tensor
-from meta.eager.move import move_in_place
 from meta.eager.named_state import Unmatched, fitting_state
-from meta.eager.ndarray import NDArray
+from meta.eager.ndarray import NDArray, move_in_place
 from meta.model.model import Model
 from meta.modes import no_grad, suspended
 from meta.optim.checks import below_one

@@ -9,8 +9,7 @@ from meta._generated.methods import Tensor
 from meta.device import Device
 from meta.dtype import accumulation_dtype
 from meta.eager.gradient_graph import version_of
-from meta.eager.move import move_in_place
-from meta.eager.ndarray import NDArray, array
+from meta.eager.ndarray import NDArray, array, move_in_place
 from meta.modes import modes, suspended
 from meta.schema._dsl import TensorLike
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 import meta
 from meta import spellings, tracing
 from meta.dtype import HALVES
-from meta.eager.move import move_in_place
 from meta.eager.named_state import Unmatched, fitting_state
-from meta.eager.ndarray import NDArray
+from meta.eager.ndarray import NDArray, move_in_place
 from meta.errors import ArgumentError
 from meta.modes import modes, no_grad, scoped, suspended
 from meta.optim.checks import TorchNames, flag

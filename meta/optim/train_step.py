@@ -10,9 +10,8 @@ import meta
 from meta import tracing
 from meta._generated.methods import Tensor
 from meta.dtype import accumulation_dtype
-from meta.eager.move import move_in_place, with_arrays
 from meta.eager.named_state import Unmatched, fitting_state, without_gradients
-from meta.eager.ndarray import NDArray, array
+from meta.eager.ndarray import NDArray, array, move_in_place, with_arrays
 from meta.errors import ArgumentError, GradientError, MetaError
 from meta.model.closures import models_around
 from meta.model.model import Model

@@ -8,8 +8,7 @@ from typing import Any
 
 import meta
 from meta.dtype import is_inexact
-from meta.eager.move import with_arrays
-from meta.eager.ndarray import NDArray
+from meta.eager.ndarray import NDArray, with_arrays
 from meta.errors import AnomalyError
 from meta.interpreter.run import run
 from meta.ir.expr import MUTATES

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import meta
-from meta.aliases import AliasGroup
 from meta.eager.gradient_graph import written_leaf
 from meta.eager.inplace import fitted
 from meta.eager.ndarray import NDArray
@@ -22,7 +21,7 @@ from meta.ir.expr import Atom, Constant, Var
 from meta.modes import modes
 from meta.op.grad.rule import gradient_rule
 from meta.op.registry import Op, get
-from meta.parts import mark_part, part_origin
+from meta.parts import AliasGroup, mark_part, part_origin
 from meta.records import record
 from meta.tracing.differentiate import Overwritten
 from meta.tracing.emitter import Emitter

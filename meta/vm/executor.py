@@ -9,16 +9,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypedDict, TypeVar, overload
 
 from meta import progress, spellings, tracing
-from meta.collection import without_collection
 from meta.device import Device
-from meta.eager.move import with_arrays
-from meta.eager.ndarray import NDArray, asarray
+from meta.eager.ndarray import NDArray, asarray, with_arrays
 from meta.eager.seeds import zeros_of
 from meta.ir.analysis import contents
 from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.locks import new_lock
 from meta.modes import GradMode, modes, scoped, scopes
+from meta.progress import without_collection
 from meta.vm import report
 from meta.vm.arguments import (
     Recordable,

@@ -95,7 +95,8 @@ def _collector(record: tracing.Record, constants: Sequence[NDArray]) -> Callable
         keys = [generator.draw(count=n)._data for generator, n in draws] if draws else ()
         return [*[x._data for x in inputs], *[x._data for x in state], *keys, *fixed]
 
-    hold([c._data for c in constants if c.device is CPU], collect)
+    if constants:
+        hold([c._data for c in constants if c.device is CPU], collect)
     return collect
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import meta
-from meta.collection import without_collection
 from meta.passes.manager import Pass
+from meta.progress import without_collection
 
 
 def test_it_goes_on_as_before() -> None:

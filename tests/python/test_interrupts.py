@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import meta
-from meta import interrupts, progress
+from meta import progress
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library, runtime
 from tests.python.kernels_in_memory import forget_kernels, forget_programs
@@ -22,8 +22,8 @@ def interrupt() -> None:
 
 def test_an_interrupt_waits_for_the_end_of_the_block() -> None:
     done: list[str] = []
-    with pytest.raises(KeyboardInterrupt), interrupts.deferred():  # noqa: PT012
-        with interrupts.deferred():
+    with pytest.raises(KeyboardInterrupt), progress.deferred():  # noqa: PT012
+        with progress.deferred():
             interrupt()
             done.append("inner")
         done.append("outer")
@@ -44,9 +44,9 @@ def test_an_interrupt_is_raised_between_steps() -> None:
 
 def test_a_block_without_end_can_be_left(monkeypatch: pytest.MonkeyPatch) -> None:
     later = time.monotonic() + 2
-    with pytest.raises(KeyboardInterrupt), interrupts.deferred():  # noqa: PT012
+    with pytest.raises(KeyboardInterrupt), progress.deferred():  # noqa: PT012
         interrupt()
-        monkeypatch.setattr(interrupts.time, "monotonic", lambda: later)
+        monkeypatch.setattr(progress.time, "monotonic", lambda: later)
         interrupt()
         pytest.fail("the second interrupt was not raised")
 
@@ -55,11 +55,11 @@ def test_handlers_of_users_are_called_and_other_threads_left_alone() -> None:
     calls: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: calls.append(number))
     try:
-        with interrupts.deferred():
+        with progress.deferred():
             interrupt()
             assert calls == []
         assert calls == [signal.SIGINT]
-        thread = threading.Thread(target=lambda: interrupts.deferred().__enter__())
+        thread = threading.Thread(target=lambda: progress.deferred().__enter__())
         thread.start()
         thread.join()
         interrupt()

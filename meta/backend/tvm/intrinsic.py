@@ -59,8 +59,14 @@ def _register(full: str, inputs: int, like: str, lowerings: Mapping[str, Lowerin
 
 def bind(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
     """`body` of a variable bound to `value`, so that the value is computed once."""
+    var, within = binding(value)
+    return within(body(var))
+
+
+def binding(value: Expr) -> tuple[Expr, Callable[[Expr], Expr]]:
+    """A variable, and the function that binds it to `value` in an expression."""
     var = tvm.Var("t", dtype_of(value))
-    return tvm.tirx.Let(var, value, body(var))
+    return var, lambda body: tvm.tirx.Let(var, value, body)
 
 
 def shared(value: Expr) -> Expr:

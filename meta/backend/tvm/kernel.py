@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
@@ -20,9 +21,9 @@ from meta.backend.tvm.position_check import with_position_check
 from meta.backend.tvm.spec import KernelSpec, SizeSpec, TensorSpec
 from meta.backend.tvm.workarounds import heap
 from meta.cache import DiskCache, default_cache, default_max_kernels
-from meta.collection import without_collection
 from meta.errors import KernelError, MetaError, line_of_function, raised
 from meta.locks import new_lock
+from meta.progress import without_collection
 from meta.records import record
 
 Kernel = Callable[..., None]
@@ -56,69 +57,87 @@ class Compiled:
     parameters: tuple[Parameter, ...] = ()
 
 
-def prim_func(spec: KernelSpec) -> Any:
+def unscheduled(spec: KernelSpec) -> Unscheduled:
     """The unscheduled TIR function of `spec`, over (parameters..., inputs..., outputs...).
 
     Raises:
         KernelError: the compute fails, or its results disagree with `spec.outs` (see `check_results`).
         NeedsValueError: the compute needs the value of an argument that is a `NumberSpec`.
     """
-    return _unscheduled(spec).function
+    call = ComputeCall(spec)
+    with call.errors():
+        results = spec.compute(*call.arguments, **call.options)
+    return call.function(results)
 
 
-def _unscheduled(spec: KernelSpec) -> Unscheduled:
-    tvm.load()
-    parameters = Parameters("float64" if "float64" in _dtypes(spec) else "float32")
-    extents: dict[str, Any] = {}
-    inputs: list[Any] = []
+class ComputeCall:
+    """A call of the compute of `spec`, by the caller: its arguments, and the function of its results."""
 
-    def dims(tensor: TensorSpec) -> tuple[Any, ...]:
+    def __init__(self, spec: KernelSpec) -> None:
+        tvm.load()
+        self.spec = spec
+        self._parameters = Parameters("float64" if "float64" in _dtypes(spec) else "float32")
+        self._extents: dict[str, Any] = {}
+        self._inputs: list[Any] = []
+        self.arguments = [self._argument(i, value) for i, value in enumerate(spec.args)]
+        self._outs = tuple(replace(out, shape=self._dims(out)) for out in spec.outs)
+        accepted = inspect.signature(spec.compute).parameters
+        options = {"out": self._outs, "kind": spec.target, "checked": spec.positions is not None}
+        self.options = {name: value for name, value in options.items() if name in accepted}
+
+    def _dims(self, tensor: TensorSpec) -> tuple[Any, ...]:
+        index = self.spec.index
         return tuple(
-            tvm.IntImm(spec.index, d)
+            tvm.IntImm(index, d)
             if isinstance(d, int)
-            else extents.setdefault(d, tvm.te.var(identifier(d), spec.index))
+            else self._extents.setdefault(d, tvm.te.var(identifier(d), index))
             for d in tensor.shape
         )
 
-    def placeholder(tensor: TensorSpec) -> Any:
-        inputs.append(tvm.te.placeholder(dims(tensor), tensor.dtype, f"x{len(inputs)}"))
-        return inputs[-1]
+    def _placeholder(self, tensor: TensorSpec) -> Any:
+        self._inputs.append(tvm.te.placeholder(self._dims(tensor), tensor.dtype, f"x{len(self._inputs)}"))
+        return self._inputs[-1]
 
-    def argument(position: int, value: Any) -> Any:
+    def _argument(self, position: int, value: Any) -> Any:
         if isinstance(value, NumberSpec):
-            return parameters.argument(position, value)
+            return self._parameters.argument(position, value)
         if isinstance(value, SizeSpec):
-            inputs.append(tvm.te.var(f"size{len(inputs)}", "int64"))
-            return inputs[-1]
+            self._inputs.append(tvm.te.var(f"size{len(self._inputs)}", "int64"))
+            return self._inputs[-1]
         if isinstance(value, TensorSpec):
-            return placeholder(value)
+            return self._placeholder(value)
         if _is_tensors(value):
-            return [placeholder(t) for t in value]
+            return [self._placeholder(t) for t in value]
         # TVM refuses literals beyond the dtype that they are computed in.
-        return held(value, parameters.dtype) if isinstance(value, float) or _is_wide(value) else value
+        return held(value, self._parameters.dtype) if isinstance(value, float) or _is_wide(value) else value
 
-    arguments = [argument(i, value) for i, value in enumerate(spec.args)]
-    outs = tuple(replace(out, shape=dims(out)) for out in spec.outs)
-    accepted = inspect.signature(spec.compute).parameters
-    options = {"out": outs, "kind": spec.target, "checked": spec.positions is not None}
-    try:
-        results = spec.compute(*arguments, **{name: value for name, value in options.items() if name in accepted})
-    except (MetaError, NeedsValueError):
-        raise
-    except Exception as error:
-        raise raised(KernelError, spec.name, "its TVM compute", error) from error
-    if isinstance(results, tvm.PrimFunc):
-        return Unscheduled(results, parameters.all, None)
-    results = list(results) if isinstance(results, Sequence) else [results]
-    unproved = check_results(spec, results, outs)
-    tensors = [*inputs, *distinct_outputs(results, inputs)]
-    buffers, tensors = tensors, [*parameters.variables, *tensors]
-    function = tvm.create_prim_func(tensors)
-    # Extents from Python numbers are 32-bit, and functions with 64-bit indices reject buffers of such extents.
-    has_index_dtype = all(str(d.ty.dtype) == spec.index for t in buffers if hasattr(t, "shape") for d in t.shape)
-    if not has_index_dtype:
-        function = tvm.create_prim_func(tensors, index_dtype_override=spec.index)
-    return Unscheduled(function if unproved is None else function.with_attr(UNPROVED, True), parameters.all, unproved)
+    @contextmanager
+    def errors(self) -> Generator[None, None, None]:
+        """Report other errors in the block, which runs the compute, as KernelError."""
+        try:
+            yield
+        except (MetaError, NeedsValueError):
+            raise
+        except Exception as error:
+            raise raised(KernelError, self.spec.name, "its TVM compute", error) from error
+
+    def function(self, results: Any) -> Unscheduled:
+        """The function of the compute's results. Raises KernelError if they disagree with the specification."""
+        parameters = self._parameters
+        if isinstance(results, tvm.PrimFunc):
+            return Unscheduled(results, parameters.all, None)
+        results = list(results) if isinstance(results, Sequence) else [results]
+        unproved = check_results(self.spec, results, self._outs)
+        buffers = [*self._inputs, *distinct_outputs(results, self._inputs)]
+        tensors = [*parameters.variables, *buffers]
+        function = tvm.create_prim_func(tensors)
+        # Extents from Python numbers are 32-bit, and functions with 64-bit indices reject buffers of such extents.
+        index = self.spec.index
+        if not all(str(d.ty.dtype) == index for t in buffers if hasattr(t, "shape") for d in t.shape):
+            function = tvm.create_prim_func(tensors, index_dtype_override=index)
+        if unproved is not None:
+            function = function.with_attr(UNPROVED, True)
+        return Unscheduled(function, parameters.all, unproved)
 
 
 def _dtypes(spec: KernelSpec) -> set[str]:
@@ -156,7 +175,7 @@ def spec_key(spec: KernelSpec) -> Any:
 
 def disk_key(spec: KernelSpec) -> str:
     """The key of the kernel of `spec` on disk; the compute of a spec without a key is run for it."""
-    return _symbol(spec, None if spec.key else _unscheduled(spec))
+    return _symbol(spec, None if spec.key else unscheduled(spec))
 
 
 def digest(ir: Any) -> str:
@@ -209,42 +228,42 @@ def _evict() -> None:
 def _load_or_build(spec: KernelSpec) -> Compiled:
     """The kernel from disk, or newly built and then stored there. The caller holds the lock."""
     cache = default_cache()
-    unscheduled = None if spec.key else _unscheduled(spec)
-    symbol = _symbol(spec, unscheduled)
+    source = None if spec.key else unscheduled(spec)
+    symbol = _symbol(spec, source)
     kernel = None if cache is None else _load(cache, symbol)
     if kernel is not None:
         return kernel
     if cache is None:
-        return _build(spec, symbol, unscheduled, None)
+        return _build(spec, symbol, source, None)
     with cache.building(symbol):
-        return _load(cache, symbol) or _build(spec, symbol, unscheduled, cache)
+        return _load(cache, symbol) or _build(spec, symbol, source, cache)
 
 
-def _build(spec: KernelSpec, symbol: str, unscheduled: Unscheduled | None, cache: DiskCache | None) -> Compiled:
+def _build(spec: KernelSpec, symbol: str, source: Unscheduled | None, cache: DiskCache | None) -> Compiled:
     heap.keep_tables()
     with hooks.prepared_meanwhile(), without_collection():
-        unscheduled = unscheduled or _unscheduled(spec)
-        module = _compile(spec, symbol, unscheduled)
+        source = source or unscheduled(spec)
+        module = _compile(spec, symbol, source)
     if cache is not None:
         stored = library.store(cache, symbol, module)
         module = module if stored is None else stored
-        entries = [[p.expression, p.dtype] for p in unscheduled.parameters]
+        entries = [[p.expression, p.dtype] for p in source.parameters]
         cache.put(symbol, json.dumps(entries).encode(), _PARAMETERS)
-    return Compiled(module[symbol], unscheduled.parameters)
+    return Compiled(module[symbol], source.parameters)
 
 
-def _compile(spec: KernelSpec, symbol: str, unscheduled: Unscheduled) -> Any:
+def _compile(spec: KernelSpec, symbol: str, source: Unscheduled) -> Any:
     """The runnable module with the kernel as the function `symbol`."""
     from meta.backend.tvm.schedule import patterns  # kernels from disk do without it
 
-    if unscheduled.unproved is not None and not spec.key:
-        raise unscheduled.unproved  # of a compute of users: a kernel for numbers as sizes shows whether it is wrong
+    if source.unproved is not None and not spec.key:
+        raise source.unproved  # of a compute of users: a kernel for numbers as sizes shows whether it is wrong
     target = targets.target(spec.target)
     with compiling(spec.name):
-        scheduled = patterns.schedule(unscheduled.function, spec.pattern, target)
+        scheduled = patterns.schedule(source.function, spec.pattern, target)
         if spec.positions is not None:
-            scheduled = with_position_check(scheduled, spec, unscheduled.parameters)
-        return library.compile_functions({symbol: scheduled}, target, checks=unscheduled.unproved is not None)
+            scheduled = with_position_check(scheduled, spec, source.parameters)
+        return library.compile_functions({symbol: scheduled}, target, checks=source.unproved is not None)
 
 
 _PARAMETERS = ".in"  # suffix of the entry with the parameters of a kernel, beside the one with its library
@@ -263,15 +282,15 @@ def _load(cache: DiskCache, symbol: str) -> Compiled | None:
     return None if module is None else Compiled(module[symbol], parameters)
 
 
-def _symbol(spec: KernelSpec, unscheduled: Unscheduled | None) -> str:
+def _symbol(spec: KernelSpec, source: Unscheduled | None) -> str:
     """The kernel's symbol, also its key on disk: a digest of everything that the machine code and the values of its
     parameters depend on.
 
-    unscheduled: the function of a spec without a key."""
+    source: the function of a spec without a key."""
     compute: Any = (spec.key, spec.args, spec.outs)
-    if unscheduled is not None:
-        parameters = unscheduled.parameters
-        compute = (digest(unscheduled.function), parameters) if parameters else digest(unscheduled.function)
+    if source is not None:
+        parameters = source.parameters
+        compute = (digest(source.function), parameters) if parameters else digest(source.function)
     facts = (spec.name, compute, spec.pattern, spec.index, targets.identity(spec.target), _source_of(spec.positions))
     return f"{identifier(spec.name)}_{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}"
 

@@ -20,12 +20,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from meta import interrupts
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import runtime
 from meta.backend.tvm import target as targets
 from meta.cache import DiskCache, default_cache
 from meta.errors import KernelError, MetaError
+from meta.progress import deferred
 
 _LIBRARY = ".so"
 _BITCODE = ".ll"  # TVM selects the loader by suffix; this one reads text and bitcode
@@ -37,7 +37,7 @@ def compiling(subject: str) -> Generator[None, None, None]:
     """Raise KernelError for what TVM raises inside the block. subject: the operators, or the part of the package."""
     longest = 500  # Characters of TVM's message: some hold a whole function.
     try:
-        with interrupts.deferred():
+        with deferred():
             yield
     except (MetaError, MemoryError):
         raise

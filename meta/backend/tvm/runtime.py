@@ -21,8 +21,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from meta.interrupts import deferred
 from meta.locks import new_lock
+from meta.progress import deferred
 
 _LIBRARY: Final = {"darwin": "libtvm_runtime.dylib", "win32": "tvm_runtime.dll"}.get(sys.platform, "libtvm_runtime.so")
 _CPU: Final = 1  # DLPack's number

@@ -12,8 +12,7 @@ from meta import tracing
 from meta.device import Device
 from meta.dim import SymDim
 from meta.dtype import is_float
-from meta.eager.move import move_in_place
-from meta.eager.ndarray import NDArray, asarray
+from meta.eager.ndarray import NDArray, asarray, move_in_place
 from meta.errors import ArgumentError
 from meta.frontend.reader import errors_located
 from meta.frontend.torch.errors import TorchProgramError, UnsupportedError

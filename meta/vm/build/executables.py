@@ -23,10 +23,10 @@ from meta.backend.tvm.compute import TEImplementation, source_key
 from meta.backend.tvm.kernel import digest
 from meta.backend.tvm.workarounds import heap
 from meta.cache import default_cache
-from meta.collection import without_collection
 from meta.errors import NotSupportedError
 from meta.ir.printer import to_text
 from meta.locks import new_lock
+from meta.progress import without_collection
 from meta.records import record
 from meta.vm import lower, plan
 from meta.vm.lower.choose import Choice, Source, packed_name, register_kernels

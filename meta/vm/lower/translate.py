@@ -9,7 +9,7 @@ from typing import Any
 
 from meta.backend.memory.numpy_arrays import as_pairs
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.kernel import identifier, prim_func
+from meta.backend.tvm.kernel import ComputeCall, identifier
 from meta.backend.tvm.shape_generic import spec
 from meta.backend.tvm.spec import KernelSpec, SizeSpec
 from meta.dim import Dim, SymDim, compute
@@ -339,7 +339,10 @@ class Lowering:
         key = (kernel_spec, id(kernel_spec.compute), repr(kernel_spec.args))
         target = self.kernels.get(key)
         if target is None:
-            func = prim_func(kernel_spec).without_attr("global_symbol")
+            call = ComputeCall(kernel_spec)
+            with call.errors():
+                results = kernel_spec.compute(*call.arguments, **call.options)
+            func = call.function(results).function.without_attr("global_symbol")
             takes_sizes = any(isinstance(arg, SizeSpec) for arg in kernel_spec.args)
             numbers = _GPU_OP_PATTERN if choice.info.device.kind == "cuda" else _OP_PATTERN
             pattern = numbers.get("opaque" if takes_sizes else kernel_spec.pattern)

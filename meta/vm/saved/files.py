@@ -15,9 +15,8 @@ from meta.backend.tvm import hooks, library
 from meta.backend.tvm import target as targets
 from meta.device import Device
 from meta.device import device as parse_device
-from meta.eager.move import with_arrays
 from meta.eager.named_state import Unmatched, fitting_state
-from meta.eager.ndarray import NDArray, asarray
+from meta.eager.ndarray import NDArray, asarray, with_arrays
 from meta.errors import ArgumentError, FileError, GradientError, MetaError, NotSupportedError
 from meta.files import program_file, safetensors
 from meta.files.atomic import Path, check_path

@@ -16,7 +16,11 @@ from meta.eager.call import state
 from meta.eager.known_items import KnownItems
 from meta.errors import ArgumentError
 from meta.op.registry import get
-from meta.op.user.functions import public_function
+from meta.op.user.functions import function_of, public_function
+from meta.testing.call import OperatorCall
+from meta.testing.generic import make_call
+from meta.testing.samples import Sample
+from tests.python.op.samples import samples
 
 SIGNED: dict[str, Callable[[Any, Any], meta.NDArray]] = {
     "divide": lambda x, zero: x / zero,
@@ -139,3 +143,32 @@ def test_known_items() -> None:
     for i in range(1000):
         items[2, (i,)]
     assert len(items) <= 256
+
+
+def _needs_the_general_path(sample: Sample, call: OperatorCall) -> bool:
+    """Numbers in place of tensors and NaN are no keys, and plain values have no runner."""
+    roles = [arg.type.role for arg in call.op.schema.args]
+    arguments = list(zip(roles, call.bound_arguments(), strict=True))
+    return sample.op == "shape" or any(
+        (role == "scalar" and not isinstance(value, meta.NDArray) and value is not None) or value != value
+        for role, value in arguments
+        if not isinstance(value, (meta.NDArray, tuple))
+    )
+
+
+@pytest.mark.parametrize("family", sorted({row.operator.family for row in samples()}))
+def test_a_repeated_call_takes_the_fast_path(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As samples write their arguments, in normal form or not."""
+    slow: list[str] = []
+    for sample in [row for row in samples() if row.operator.family == family]:
+        call = make_call(sample).to_meta()
+        function = function_of(sample.operator)
+        if _needs_the_general_path(sample, call):
+            continue
+        call.apply(function)
+        general: list[Any] = []
+        with monkeypatch.context() as patch:
+            patch.setattr("meta.eager.call.raw_key", general.append)
+            call.apply(function)
+        slow += [repr(sample) for _ in general]
+    assert not slow

@@ -240,7 +240,7 @@ def test_an_interrupt_leaves_no_threads(monkeypatch: pytest.MonkeyPatch) -> None
 def test_many_threads_compile_the_same_code() -> None:
     """TVM and LLVM keep nothing that a compilation in another thread changes."""
     from meta.backend.tvm import target as targets
-    from meta.backend.tvm.kernel import prim_func
+    from meta.backend.tvm.kernel import unscheduled
     from meta.backend.tvm.schedule.patterns import schedule
     from meta.backend.tvm.spec import KernelSpec, TensorSpec
 
@@ -250,7 +250,9 @@ def test_many_threads_compile_the_same_code() -> None:
         return lambda a: tvm.te.compute((16, 24), lambda i, j: tvm.tirx.exp(a[i, j]) * float(k))
 
     functions = [
-        schedule(prim_func(KernelSpec(f"f{k % 4}", compute(k % 4), (x,), (x,), "elemwise")), "elemwise", target)
+        schedule(
+            unscheduled(KernelSpec(f"f{k % 4}", compute(k % 4), (x,), (x,), "elemwise")).function, "elemwise", target
+        )
         for k in range(24)
     ]
     requests = [{f"f{k % 4}": f} for k, f in enumerate(functions)]

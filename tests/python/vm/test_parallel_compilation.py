@@ -23,7 +23,7 @@ from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.kernel import prim_func
+from meta.backend.tvm.kernel import unscheduled
 from meta.backend.tvm.parallel import processes, threads
 from meta.backend.tvm.parallel.serialization import UntransferableError, from_bytes, to_bytes
 from meta.backend.tvm.schedule.patterns import schedule
@@ -287,8 +287,8 @@ def test_functions_keep_their_content() -> None:
         whole = tvm.te.compute((6, 8), wide)
         return tvm.te.compute((6, 8), narrow)
 
-    unscheduled = prim_func(KernelSpec("test", compute, (x,), (x,), "injective"))
-    for function in (unscheduled, schedule(unscheduled, "injective", targets.target("cpu"))):
+    source = unscheduled(KernelSpec("test", compute, (x,), (x,), "injective")).function
+    for function in (source, schedule(source, "injective", targets.target("cpu"))):
         copy = from_bytes(to_bytes(function))
         tvm.assert_structural_equal(function, copy)
         assert function.script() == copy.script()
@@ -300,7 +300,7 @@ def test_data_in_functions_is_not_sent() -> None:
     def copy(a: Any) -> Any:
         return tvm.te.compute((4,), a.__getitem__)
 
-    function = prim_func(KernelSpec("test", copy, (x,), (x,), "injective"))
+    function = unscheduled(KernelSpec("test", copy, (x,), (x,), "injective")).function
     with pytest.raises(UntransferableError, match="a function contains Tensor"):
         to_bytes(function.with_attr("data", tvm.tensor(np.zeros(3, np.float32))))
 

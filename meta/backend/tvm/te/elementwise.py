@@ -1,7 +1,4 @@
-"""Elementwise computes from functions of scalar expressions, and the building blocks of such functions.
-
-`PerElement` broadcasts the operands, promotes them and Python numbers to one dtype, and computes halves in float32.
-"""
+"""Building blocks of functions of scalar expressions, and the dtypes that they are computed in."""
 
 from __future__ import annotations
 
@@ -10,45 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
-from meta.backend.tvm.intrinsic import Expr, Tensor, bind, dtype_of
+from meta.backend.tvm.intrinsic import Expr, Tensor, binding, dtype_of
 from meta.backend.tvm.numbers import Number, number_in
-from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.workarounds.exact import constant, opaque
 from meta.ir.type import operand_dtype, tensor_type
-from meta.records import record
 
 if TYPE_CHECKING:
     Operand = Tensor | Number | float
 else:
     Operand = Any
 """An operand of elementwise arithmetic: a tensor, or a number, compiled in or taken at run time."""
-
-
-@record
-class PerElement:
-    """The compute of an elementwise operator.
-
-    function: of expressions of one dtype, the operands, and of the attributes.
-    tensors: for each argument, whether it is an operand; bounds: whether the other ones are numbers that count as
-        operands, rounded to their dtype.
-    """
-
-    name: str
-    function: Callable[..., Expr]
-    tensors: tuple[bool, ...]
-    bounds: bool = False
-
-    def __call__(self, *args: Any, out: Outs) -> Any:
-        operands = rounded_numbers([a for a, is_tensor in zip(args, self.tensors, strict=True) if is_tensor])
-        attributes = [a for a, is_tensor in zip(args, self.tensors, strict=True) if not is_tensor]
-        dtype = compute_dtype(operands, out[0].dtype)
-        if self.bounds:
-            attributes = rounded_numbers([operands[0], *attributes])[1:]
-        return te.compute(
-            out[0].shape,
-            lambda *i: cast(self.function(*(element(x, i, dtype) for x in operands), *attributes), out[0].dtype),
-            self.name,
-        )
 
 
 def accumulation_dtype(dtype: Any) -> str:
@@ -156,13 +124,17 @@ def const(x: Expr, value: float | Number) -> Expr:
 
 
 def let(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
-    """`body` of a variable bound to `value`.
+    """`body` of a variable bound to `value`, see `let_binding`."""
+    var, within = let_binding(value)
+    return within(body(var))
+
+
+def let_binding(value: Expr) -> tuple[Expr, Callable[[Expr], Expr]]:
+    """`meta.backend.tvm.intrinsic.binding` of `value`.
 
     A float32 value, which most often loads halves where it loads bfloat16, is repeated instead, and LLVM merges the
     copies; `meta.backend.tvm.workarounds.bfloat16` says why."""
-    if dtype_of(value) == "float32":
-        return body(value)
-    return bind(value, body)
+    return (value, lambda body: body) if dtype_of(value) == "float32" else binding(value)
 
 
 def is_float(x: Expr) -> bool:

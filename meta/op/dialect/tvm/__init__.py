@@ -93,7 +93,7 @@ class Registrar:
         common one of the arguments (float32 for halves; the result's where that is floating and they are not),
         attributes follow as they are, with `bounds` rounded to the dtype of the first operand. The expression that
         comes back is cast to the dtype of the result."""
-        from meta.backend.tvm.te.elementwise import PerElement
+        from meta.op.formulas import PerElement
 
         for name, function in table.items():
             are_tensors = tuple(arg.is_tensor for arg in get(name).schema.args)

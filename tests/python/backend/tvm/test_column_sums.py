@@ -13,7 +13,7 @@ import meta
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library, shape_generic
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.kernel import prim_func
+from meta.backend.tvm.kernel import unscheduled
 from meta.backend.tvm.schedule import patterns
 from meta.backend.tvm.schedule.buffers import relax_alignment
 from meta.interpreter.run import run as interpret
@@ -36,7 +36,7 @@ def scheduled(op: str, args: tuple[Any, ...], symbolic: bool = False) -> Any:
     info = CallInfo(operator, types, operator.declare(*types), CUDA)
     payload = next(i for i in implementations(operator) if i.dialect.name == "tvm").payload
     spec = shape_generic.spec(payload, info, symbolic=symbolic)
-    return patterns.schedule(prim_func(spec), spec.pattern, gpu)
+    return patterns.schedule(unscheduled(spec).function, spec.pattern, gpu)
 
 
 def count_kernels(func: Any) -> int:

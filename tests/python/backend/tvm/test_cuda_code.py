@@ -13,7 +13,7 @@ import pytest
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library, shape_generic
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.kernel import Compiled, prim_func
+from meta.backend.tvm.kernel import Compiled, unscheduled
 from meta.backend.tvm.schedule import blocks, patterns
 from meta.backend.tvm.schedule.gpu import checks
 from meta.backend.tvm.spec import KernelSpec, TensorSpec
@@ -77,7 +77,7 @@ def schedule_sample(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any
     functions: list[Any] = []
 
     def build(spec: KernelSpec) -> Compiled:
-        func = prim_func(spec)
+        func = unscheduled(spec).function
         if spec.index == "int32":  # TVM miscompiled reductions with loops of both widths
             assert loop_widths(func) <= {"int32"}
         functions.append(patterns.schedule(func, spec.pattern, target))
@@ -88,7 +88,7 @@ def schedule_sample(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any
     shape_generic.kernel(candidates[0].payload, info)
     if functions:  # programs have static sizes, and their fused functions have no declared pattern
         static = shape_generic.spec(candidates[0].payload, info, symbolic=False)
-        functions.append(patterns.schedule(prim_func(static), "", target))
+        functions.append(patterns.schedule(unscheduled(static).function, "", target))
     return functions
 
 
@@ -151,7 +151,9 @@ def kernel_spec(name: str, *tensors: TensorType, static: bool) -> KernelSpec:
 
 def generate_code(spec: KernelSpec, target: Any) -> str:
     """The CUDA source of a kernel."""
-    module = library.compile_functions({"kernel": patterns.schedule(prim_func(spec), spec.pattern, target)}, target)
+    module = library.compile_functions(
+        {"kernel": patterns.schedule(unscheduled(spec).function, spec.pattern, target)}, target
+    )
     source = "".join(m.inspect_source() for m in module.imports)
     return str(source[source.rindex('extern "C"') :])
 
@@ -204,7 +206,7 @@ def test_large_dropouts_store_vectors(dtype: str, vector: str, target: Any) -> N
 def test_empty_grids_are_not_launched(op: str, target: Any) -> None:
     """TVM's runtime launches one block in place of none, which a row without elements is not."""
     spec = kernel_spec(op, tensor_type((64, 8192), "float32", CUDA), static=False)
-    scheduled = patterns.schedule(prim_func(spec), spec.pattern, target)
+    scheduled = patterns.schedule(unscheduled(spec).function, spec.pattern, target)
     host = library.compile_functions({"kernel": scheduled}, target).inspect_source("ll")
     assert re.search(
         r"icmp sgt i32 %\w+, 0.*\n +br i1 ", host[host.index("define internal") : host.rindex("__tvm_func_handle_init")]
@@ -303,7 +305,9 @@ def test_small_buffers_between_kernels_are_on_the_device(target: Any) -> None:
         total = tvm.te.compute((1, 8), lambda i, j: tvm.te.sum(x[k, j], k), "total")
         return tvm.te.compute((1, 8), lambda i, j: tvm.tirx.exp(total[i, j]), "y")
 
-    function = patterns.schedule(prim_func(KernelSpec("it", compute, (x,), (y,), "reduce")), "reduce", target)
+    function = patterns.schedule(
+        unscheduled(KernelSpec("it", compute, (x,), (y,), "reduce")).function, "reduce", target
+    )
     code = library.compile_functions({"it": function}, target).inspect_source("ll")
     sizes = [math.prod(map(int, b.shape)) for b in blocks.list_buffers(function) if str(b.scope()) == "global"]
     assert [size for size in sizes if 0 < 4 * size < 1024 and size != 8], "sums of parts are on the way to the sums"

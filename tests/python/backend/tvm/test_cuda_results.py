@@ -14,7 +14,7 @@ import meta
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library, shape_generic
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.kernel import prim_func
+from meta.backend.tvm.kernel import unscheduled
 from meta.backend.tvm.schedule import patterns
 from meta.backend.tvm.schedule.buffers import relax_alignment
 from meta.ir.expr import CallInfo
@@ -51,7 +51,7 @@ def build_serial_kernel(op: str, *args: Any) -> tuple[Callable[..., list[Any]], 
         kernels += loop.thread_binding.thread_tag == "threadIdx.x"
         return tvm.For(loop.loop_var, loop.min, loop.extent, tvm.tirx.ForKind.SERIAL, loop.body)
 
-    serial = tvm.structural_map(patterns.schedule(prim_func(spec), spec.pattern, gpu), (tvm.For, to_serial))
+    serial = tvm.structural_map(patterns.schedule(unscheduled(spec).function, spec.pattern, gpu), (tvm.For, to_serial))
     kernel = library.compile_functions({"kernel": relax_alignment(serial)}, targets.target("cpu"))["kernel"]
 
     def run(*arrays: Any) -> list[Any]:

@@ -16,7 +16,7 @@ import pytest
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.kernel import build, digest, prim_func
+from meta.backend.tvm.kernel import build, digest, unscheduled
 from meta.backend.tvm.schedule import patterns
 from meta.backend.tvm.spec import KernelSpec, TensorSpec
 from meta.cache import DiskCache
@@ -172,7 +172,7 @@ def test_tensors_at_any_address() -> None:
 )
 def test_a_compute_that_disagrees_with_its_declaration(out: tuple[TensorSpec, ...], message: str) -> None:
     with pytest.raises(KernelError, match=message):
-        prim_func(_spec(outs=out))
+        unscheduled(_spec(outs=out))
 
 
 def test_a_compute_can_take_the_device_kind() -> None:
@@ -180,7 +180,7 @@ def test_a_compute_can_take_the_device_kind() -> None:
         return tvm.te.compute(x.shape, lambda *i: x(*i), name=kind)
 
     for kind in ("cpu", "cuda"):
-        assert f'sblock("{kind}")' in str(prim_func(replace(_spec(), compute=compute, target=kind)).script())
+        assert f'sblock("{kind}")' in str(unscheduled(replace(_spec(), compute=compute, target=kind)).function.script())
 
 
 def test_sizes_that_were_not_proved_equal_are_compared_at_each_call() -> None:
@@ -394,7 +394,7 @@ def test_processes_share_the_cache(tmp_path: Path) -> None:
 
 
 def test_a_library_has_the_code_of_a_kernel_once() -> None:
-    scheduled = patterns.schedule(prim_func(_spec()), "elemwise", targets.target("cpu"))
+    scheduled = patterns.schedule(unscheduled(_spec()).function, "elemwise", targets.target("cpu"))
     code = library.compile_functions({"add_one": scheduled}, targets.target("cpu")).inspect_source("ll")
     assert "@__tvm_ffi_add_one(" in code
     assert "__tvm_ffi_main" not in code

@@ -12,7 +12,7 @@ import pytest
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library, lowering
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.kernel import prim_func
+from meta.backend.tvm.kernel import unscheduled
 from meta.backend.tvm.schedule import patterns
 from meta.backend.tvm.spec import KernelSpec, TensorSpec
 from meta.backend.tvm.te.scan import Scan
@@ -21,7 +21,9 @@ X = TensorSpec(("n", "m"), "float32")
 
 
 def scheduled(compute: Callable[..., Any], pattern: str) -> Any:
-    return patterns.schedule(prim_func(KernelSpec("it", compute, (X,), (X,), pattern)), pattern, targets.target("cpu"))
+    return patterns.schedule(
+        unscheduled(KernelSpec("it", compute, (X,), (X,), pattern)).function, pattern, targets.target("cpu")
+    )
 
 
 SHRINKING = "s_tir.CompactBufferAllocation"
@@ -63,7 +65,7 @@ def test_buffers_of_a_row_are_as_small_as_the_pass_makes_them(
     x = TensorSpec(shape, "float32")
     outs = (x,) if compute is softmax else (x, TensorSpec((*shape[:-1], 1), "float32"))
     spec = KernelSpec("it", compute, (x,), outs, "softmax")
-    func = patterns.schedule(prim_func(spec), "softmax", targets.target("cpu"))
+    func = patterns.schedule(unscheduled(spec).function, "softmax", targets.target("cpu"))
     assert SHRINKING in needless(func)
     short = code(func)
     monkeypatch.setattr(lowering, "needless_passes", lambda *_: [])
@@ -81,7 +83,7 @@ def test_small_buffers_of_parallel_loops_are_on_the_stack() -> None:
     x = TensorSpec(("n", "m"), "float32")
     running_sum = Scan(operator.add, 0, axis=1, exclusive=False, reverse=False, dtype="float32", by_halves=True)
     spec = KernelSpec("it", lambda t: running_sum.of(t, "cpu"), (x,), (x,), "opaque")
-    func = patterns.schedule(prim_func(spec), "opaque", targets.target("cpu"))
+    func = patterns.schedule(unscheduled(spec).function, "opaque", targets.target("cpu"))
     source = code(func)
     assert "TVMBackendParallelLaunch" in source
     assert "TVMBackendAllocWorkspace" not in source

@@ -10,7 +10,7 @@ import pytest
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.kernel import build, prim_func
+from meta.backend.tvm.kernel import build, unscheduled
 from meta.backend.tvm.schedule import blocks, patterns
 from meta.backend.tvm.schedule.cpu.matmul import match_contraction
 from meta.backend.tvm.spec import KernelSpec, TensorSpec
@@ -153,10 +153,11 @@ def test_classification() -> None:
     for name, (compute, pattern, _, results) in CASES.items():
         dtype = "int64" if name == "argmax of rows" else "float32"
         outs = tuple(TensorSpec(s, dtype) for s in results((8, 8)))
-        func = prim_func(KernelSpec("case", compute, (TensorSpec((8, 8), "float32"),), outs, pattern))
+        case = KernelSpec("case", compute, (TensorSpec((8, 8), "float32"),), outs, pattern)
+        func = unscheduled(case).function
         assert patterns.classify(func) == pattern, name
     spec = TensorSpec((8, 8), "float32")
-    func = prim_func(KernelSpec("product", product(False, False), (spec, spec), (spec,), "opaque"))
+    func = unscheduled(KernelSpec("product", product(False, False), (spec, spec), (spec,), "opaque")).function
     assert patterns.classify(func) == "out_ewise_fusable"
     assert patterns.classify(_sort()) == "opaque"
 
@@ -179,7 +180,9 @@ def test_functions_without_a_matching_rule_keep_their_loops() -> None:
 
 def test_the_function_is_not_modified_and_keeps_its_attributes() -> None:
     spec = TensorSpec((64, 64), "float32")
-    func = prim_func(KernelSpec("case", softmax, (spec,), (spec,), "softmax")).with_attr("global_symbol", "mine")
+    func = unscheduled(KernelSpec("case", softmax, (spec,), (spec,), "softmax")).function.with_attr(
+        "global_symbol", "mine"
+    )
     before = func.script()
     scheduled = patterns.schedule(func, "softmax", targets.target("cpu"))
     assert func.script() == before
@@ -188,11 +191,11 @@ def test_the_function_is_not_modified_and_keeps_its_attributes() -> None:
 
 def test_the_axes_of_a_contraction() -> None:
     spec = TensorSpec((8, 8), "float32")
-    sch = tvm.Schedule(prim_func(KernelSpec("p", product(False, True), (spec, spec), (spec,), "opaque")))
+    sch = tvm.Schedule(unscheduled(KernelSpec("p", product(False, True), (spec, spec), (spec,), "opaque")).function)
     (block,) = blocks.list_blocks(sch)
     contraction = match_contraction(block)
     assert contraction is not None
     assert (contraction.row_axis, contraction.column_axis) == (0, 1)
     sums = KernelSpec("s", reduction("sum", 1), (spec,), (TensorSpec((8,), "float32"),), "reduce")
-    sch = tvm.Schedule(prim_func(sums))
+    sch = tvm.Schedule(unscheduled(sums).function)
     assert match_contraction(blocks.list_blocks(sch)[0]) is None

@@ -12,7 +12,7 @@ from benchmarks.problems import sample
 from benchmarks.schedules import scheduled_function
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.kernel import prim_func
+from meta.backend.tvm.kernel import unscheduled
 from meta.backend.tvm.schedule import patterns
 from meta.backend.tvm.spec import KernelSpec, TensorSpec
 from meta.testing.samples import T
@@ -23,7 +23,7 @@ def _scheduled(name: str, shape: tuple[Any, ...], pattern: str = "") -> str:
     compute, declared, _, results = CASES[name]
     dtype = "int64" if name == "argmax of rows" else "float32"
     outs = tuple(TensorSpec(s, dtype) for s in results(shape))
-    func = prim_func(KernelSpec("case", compute, (TensorSpec(shape, "float32"),), outs, declared))
+    func = unscheduled(KernelSpec("case", compute, (TensorSpec(shape, "float32"),), outs, declared)).function
     return str(patterns.schedule(func, pattern or declared, targets.target("cpu")).script())
 
 
@@ -96,7 +96,7 @@ def test_expensive_work_is_not_repeated() -> None:
 
 def test_products_are_tiled_and_packed() -> None:
     spec = TensorSpec((256, 256), "float32")
-    func = prim_func(KernelSpec("product", product(True, False), (spec, spec), (spec,), "out_ewise_fusable"))
+    func = unscheduled(KernelSpec("product", product(True, False), (spec, spec), (spec,), "out_ewise_fusable")).function
     text = str(patterns.schedule(func, "out_ewise_fusable", targets.target("cpu")).script())
     assert "T.unroll(" in text
     assert "T.vectorized(" in text
@@ -124,7 +124,7 @@ def test_cuda_schedules_bind_threads(name: str) -> None:
     dtype = "int64" if name == "argmax of rows" else "float32"
     for shape in ((128, 256), ("m", "n")):
         outs = tuple(TensorSpec(s, dtype) for s in results(shape))
-        func = prim_func(KernelSpec("case", compute, (TensorSpec(shape, "float32"),), outs, pattern))
+        func = unscheduled(KernelSpec("case", compute, (TensorSpec(shape, "float32"),), outs, pattern)).function
         text = patterns.schedule(func, pattern, target).script()
         assert "threadIdx.x" in text
 
