@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -56,7 +57,10 @@ def fitting_state(
         ArgumentError: names (with `strict`), shapes or dtypes differ.
     """
     if not isinstance(state, Mapping):
-        raise ArgumentError("load_state_dict", f"the state is {type(state).__name__}", "a mapping of names to arrays")
+        is_path = isinstance(state, (str, os.PathLike))
+        remedy = f"write meta.load({os.fspath(state)!r}, into=...) for {owner} in a file" if is_path else ""
+        problem = f"the state is {type(state).__name__}"
+        raise ArgumentError("load_state_dict", problem, "a mapping of names to arrays", remedy)
     unmatched = Unmatched.of(arrays, state)
     if strict and any(unmatched):
         refuse_names("load_state_dict", unmatched, arrays, owner)

@@ -77,7 +77,8 @@ def require_rank(name: str, t: TensorType, *ranks: int) -> None:
 
 def require_axes(name: str, shape: Shape, axes: Sequence[str]) -> None:
     """One size for each of `axes`. If a tensor lacks the first one alone, the batch, the error says how to add it."""
-    remedy = f"add the {axes[0]}: {name}[None]" if len(shape) == len(axes) - 1 else ""
+    missing = axes[: len(axes) - len(shape)] if len(shape) in (len(axes) - 1, len(axes) - 2) and shape else ()
+    remedy = f"add the {' and '.join(missing)}: {name}[{', '.join(['None'] * len(missing))}]" if missing else ""
     require(len(shape) == len(axes), f"'{name}' has shape {show(shape)}", f"({', '.join(axes)})", remedy)
 
 

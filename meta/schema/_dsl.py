@@ -99,7 +99,7 @@ def _tensor(value: object) -> Any:
         return value
     if is_sequence(value) and any(isinstance(item, TensorLike) for item in value):
         raise Reject("stack it: meta.stack(...), or pass its items as arguments: *...")
-    if hasattr(value, "__array__") or is_sequence(value):
+    if hasattr(value, "__array__") or is_sequence(value) or isinstance(value, (int, float, complex)):
         raise Reject("wrap it: meta.array(...)")
     raise Reject
 
@@ -308,6 +308,10 @@ class Schema:
     __slots__ = ("args", "index", "name", "names", "tensor_positions")
 
     def __init__(self, name: str, *args: Arg) -> None:
+        for arg in args:
+            if not isinstance(getattr(arg, "type", None), ArgType):
+                remedy = f"write Arg({str(getattr(arg, 'name', arg))!r}, Tensor)"
+                raise ArgumentError("Schema", f"an argument is {value_text(arg)}", "an Arg", remedy)
         self.name = name
         self.args = args
         self.names: tuple[str, ...] = tuple(arg.name for arg in args)
@@ -327,8 +331,7 @@ class Schema:
 
         Raises ArgumentError for surplus, unknown, duplicate or missing arguments and for values of the wrong type."""
         if len(args) > len(self.args):
-            problem = f"{len(args)} arguments given"
-            expected = f"at most {len(self.args)}: {self.signature(op)}"
+            problem, expected = f"{len(args)} arguments given", f"at most {len(self.args)}: {self.signature(op)}"
             fitting = spellings.call_text(spellings.operator_path(op), self.names, args[: len(self.args)], kwargs)
             raise ArgumentError(op, problem, expected, self._one_by_one(args, len(self.args)) or fitting)
         values: list[Any] = list(args) + [REQUIRED] * (len(self.args) - len(args))
@@ -364,12 +367,10 @@ class Schema:
         return ""
 
     def _value(self, op: str, arg: Arg, value: object) -> Any:
-        if value is not REQUIRED:
-            return arg.normalize(op, value)
-        if arg.required:
+        if value is REQUIRED and arg.required:
             remedy = arg.type.remedy(REQUIRED) or f"add {arg.name}=..."
             raise ArgumentError(op, f"argument '{arg.name}' is missing", self.signature(op), remedy)
-        return arg.normalize(op, arg.default)
+        return arg.normalize(op, arg.default if value is REQUIRED else value)
 
 
 def _is_int(value: object) -> bool:

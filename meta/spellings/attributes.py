@@ -228,6 +228,7 @@ NAMES: Final[Mapping[str, str]] = {
         meta.device_put(x, "cpu")               =>  x.to("cpu")
         meta.onnx.export(model, x)              =>  meta.frontend.onnx.to_onnx(model.infer_mode(), x, path="m.onnx")
         meta.autocast("bfloat16")               =>  meta.amp.autocast("bfloat16")
+        meta.profile()                          =>  meta.profiler.profile()
         """,
 }
 """What a user of another library writes => what it is here, by topic."""

@@ -248,6 +248,12 @@ def test_the_call_to_write_instead(code: str, ours: str) -> None:
         ("meta.ones(4, 8, dtype='int64')", "write shape=(4, 8)"),
         ("meta.optim.Adam(lr=0.1)", "argument 'parameters' is missing"),
         ("meta.conv2d(image, meta.ones((4, 3, 3, 3)), padding='same')", "kernel_size // 2"),
+        ("meta.relu(3.0)", "wrap it: meta.array(...)"),
+        ("nn.MaxPool2d(2)(x)", "add the batch and channels: x[None, None]"),
+        ("meta.schema.Schema('f', 'x')", "write Arg('x', Tensor)"),
+        ("meta.schema.Schema('f', meta.schema.Arg('x', 'Tensor'))", "write Arg('x', Tensor)"),
+        ("meta.register_dialect('mine')", "argument 'plevel' is missing"),
+        ("model.load_state_dict('m.safetensors')", "write meta.load('m.safetensors', into=...)"),
         ("meta.cross_entropy(labels, x)", "scores come first: meta.cross_entropy(x, target)"),
     ],
 )
