@@ -184,7 +184,7 @@ def addr(x: T, x1: T, x2: T, beta: float = 1, alpha: float = 1) -> T:
     x, added = (t if t.dtype == common else meta.cast(t, common) for t in (x, added))
     if common == "bool":
         parts = [meta.broadcast_to(x, added.shape)] * bool(beta) + [added] * bool(alpha)
-        return meta.logical_or(*parts) if len(parts) == 2 else parts[0] if parts else meta.zeros_like(added)
+        return meta.logical_or(parts[0], parts[-1]) if parts else meta.zeros_like(added)
     return _added("addr", x, added, beta, alpha)
 
 
