@@ -176,7 +176,7 @@ check-wheel: | $(BIN)/python
 # Parts: make release RELEASE_ARGS="--python python3.12 --no-docs"
 .PHONY: release
 release: $(VENV)/.dev
-	$(BIN)/python $(INSTALL) '.[release]'
+	$(BIN)/python $(INSTALL) --editable '.[release]'
 	$(BIN)/python -m scripts.release $(RELEASE_ARGS)
 
 clean:

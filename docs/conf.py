@@ -7,7 +7,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import meta
-from scripts.pictures.svg import fixed_colours
+from scripts.pictures.svg import theme_variables
 
 project = "meta"
 author = "the authors of meta"
@@ -28,8 +28,8 @@ html_css_files = ["site.css"]
 html_theme = "furo"
 html_title = f"meta {version}"
 html_theme_options = {
-    "light_css_variables": fixed_colours(is_dark=False),
-    "dark_css_variables": fixed_colours(is_dark=True),
+    "light_css_variables": theme_variables(is_dark=False),
+    "dark_css_variables": theme_variables(is_dark=True),
 }
 
 # Links such as (gpu.md#memory) name headings as Markdown viewers do.

@@ -11,7 +11,6 @@ Every name is imported at its first use, so that `import meta` takes millisecond
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from meta import _moved as _moved
@@ -20,6 +19,7 @@ from meta import _moved as _moved
 from meta.device import Device as Device
 from meta.device import device as device
 from meta.lazy import missing as _missing
+from meta.lazy import module_exists as _module_exists
 from meta.progress import without_collection as _without_collection
 
 __version__ = "0.1.0"
@@ -168,7 +168,7 @@ def _operator(name: str) -> Any:
         from meta.functional._numpy import takes_numpy
 
         return takes_numpy(getattr(import_module(FUNCTIONS[name]), name))
-    if not name.startswith("_") and find_spec(f"meta.{name}") is None:
+    if not name.startswith("_") and not _module_exists("meta", name):
         from meta.op import plugins
 
         plugins.load(plugins.OPERATORS)  # packages that define operators are imported at the first unknown name

@@ -15,13 +15,11 @@ from meta.limits import MAX_FACTORS, MAX_QUOTIENT
 class Count(int):
     """The number of elements of a tensor: an int that says, when it is called as in torch, what to use."""
 
-    def __call__(self, *_: object) -> NoReturn:
-        raise ArgumentError(
-            "size",
-            "x.size is called; it is the number of elements, as in NumPy",
-            "x.size, x.shape or x.shape[axis]",
-            "write x.shape for x.size(), x.shape[axis] for x.size(axis)",
-        )
+    def __call__(self, *axis: object, **named: object) -> NoReturn:
+        problem = "x.size is called; it is the number of elements, as in NumPy"
+        given = [*axis, *named.values()]
+        remedy = f"write x.shape[{given[0]}]" if given else "write x.shape for x.size(), x.shape[axis] for x.size(axis)"
+        raise ArgumentError("size", problem, "x.size, x.shape or x.shape[axis]", remedy)
 
 
 class SizePair:

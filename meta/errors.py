@@ -255,6 +255,14 @@ def user_frame() -> str:
     return _line(_user_frames()[0])
 
 
+def line_beyond(library: str) -> str:
+    """`file:line` of the innermost frame outside this package and a library whose function calls it, or ""."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in (library, "meta"):
+        frame = frame.f_back
+    return _line(frame)
+
+
 def install_hint(extra: str) -> str:
     """The command that installs the packages of an extra."""
     return f"pip install 'meta-tvm[{extra}]'"
@@ -316,15 +324,21 @@ _COMPARED, _CANDIDATES = 64, 2000  # characters of the longest name that is comp
 
 
 def did_you_mean(name: str, names: Iterable[str], limit: int = 3) -> str:
-    """`did you mean 'softmax'?` for a misspelt `name`, or "" if no name in `names` is similar.
+    """`did you mean 'softmax'?` for a misspelt `name`, or "" if no name in `names` is similar."""
+    matches = similar(name, names, limit)
+    return f"did you mean {' or '.join(map(repr, matches))}?" if matches else ""
+
+
+def similar(name: str, names: Iterable[str], limit: int = 3) -> list[str]:
+    """The names that a misspelt or shortened `name` may mean, the likeliest first: `mse` for `mse_loss`.
 
     Of many names, the last ones are compared, and long ones not at all: comparing takes time."""
     if len(name) > _COMPARED:
-        return ""
+        return []
     import difflib  # takes as long to import as this module
 
     names = list(names)
     same = [each for each in names if each.lower() == name.lower()][:limit]
     near = [each for each in names if len(each) <= _COMPARED][-_CANDIDATES:]
-    matches = same or difflib.get_close_matches(name, near, n=limit, cutoff=0.6)
-    return f"did you mean {' or '.join(map(repr, matches))}?" if matches else ""
+    longer = sorted((each for each in names if f"_{name}_" in f"_{each}_"), key=len)[:1]
+    return same or difflib.get_close_matches(name, near, n=limit, cutoff=0.6) or longer

@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from typing import Any
 
 from meta.progress import without_collection
@@ -47,7 +47,7 @@ def submodules(package: str) -> Names:
 
     def get(name: str) -> Any:
         path = f"{package}.{name}"
-        if name.startswith("_") or find_spec(path) is None:
+        if name.startswith("_") or not module_exists(package, name):
             return missing(package, name)
         return import_module(path)
 
@@ -64,8 +64,27 @@ def missing(package: str, name: str) -> Any:
     other names that the package does not have."""
     # `from meta.nn import layer` asks for the attribute before it imports the module.
     has_modules = "__path__" in vars(sys.modules[package])
-    if name.startswith("_") or (has_modules and find_spec(f"{package}.{name}") is not None):
+    if name.startswith("_") or (has_modules and module_exists(package, name)):
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
     from meta import spellings
 
     return spellings.missing_name(package, name)
+
+
+def module_exists(package: str, name: str) -> bool:
+    """Whether a package has a module of this name in its folder."""
+    return PathFinder.find_spec(f"{package}.{name}", list(sys.modules[package].__path__)) is not None
+
+
+class _OtherModules:
+    """Finds no module, as the last finder: an import such as `import meta.nn.functional as F`, of a module that only
+    another library has, says where its names are."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name.startswith("meta."):
+            from meta.spellings.attributes import refuse_module
+
+            refuse_module(name)
+
+
+sys.meta_path.append(_OtherModules())

@@ -13,6 +13,7 @@ from contextlib import ContextDecorator, contextmanager
 from threading import local
 from typing import Any, TypeVar, overload
 
+from meta.errors import ArgumentError
 from meta.locks import new_lock
 
 
@@ -123,22 +124,35 @@ class GradMode(ContextDecorator):
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@overload
-def no_grad() -> GradMode: ...
-@overload
-def no_grad(function: F) -> F: ...
-def no_grad(function: Any = None) -> Any:
-    """Record no gradients: `with no_grad():`, or as a decorator, in this thread."""
-    return GradMode(False) if function is None else GradMode(False)(function)
+class _GradSwitch:
+    """`no_grad` or `enable_grad`: makes a GradMode, or decorates a function with one."""
+
+    def __init__(self, name: str, enabled: bool, text: str) -> None:
+        self.__name__ = self.__qualname__ = name
+        self.__doc__ = text
+        self._enabled = enabled
+
+    @overload
+    def __call__(self) -> GradMode: ...
+    @overload
+    def __call__(self, function: F) -> F: ...
+    def __call__(self, function: Any = None) -> Any:
+        mode = GradMode(self._enabled)
+        return mode if function is None else mode(function)
+
+    def __enter__(self) -> None:
+        raise ArgumentError(self.__name__, "it is not called", "a call", f"write with meta.{self.__name__}():")
+
+    def __exit__(self, *_: object) -> None:
+        """Never reached."""
 
 
-@overload
-def enable_grad() -> GradMode: ...
-@overload
-def enable_grad(function: F) -> F: ...
-def enable_grad(function: Any = None) -> Any:
-    """Record gradients again inside of `no_grad`: `with enable_grad():`, or as a decorator, in this thread."""
-    return GradMode(True) if function is None else GradMode(True)(function)
+no_grad = _GradSwitch("no_grad", False, "Record no gradients: `with no_grad():`, or as a decorator, in this thread.")
+enable_grad = _GradSwitch(
+    "enable_grad",
+    True,
+    "Record gradients again inside of `no_grad`: `with enable_grad():`, or as a decorator, in this thread.",
+)
 
 
 def is_grad_enabled() -> bool:

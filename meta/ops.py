@@ -3,12 +3,15 @@ without a namespace, which is also `meta.softmax`."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import meta
 from meta.errors import did_you_mean
 from meta.op import plugins, registry
 from meta.op.user import namespaces
+
+if TYPE_CHECKING:  # editors complete these; operators of other packages are known at run time
+    from meta._generated.functions import *  # noqa: F403
 
 
 def __getattr__(name: str) -> Any:

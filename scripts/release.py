@@ -23,7 +23,9 @@ from meta import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
-DOCUMENTED = ("README.md", "docs", "tests/docs", "tests/conftest.py", "tests/sandbox.py", "pyproject.toml", "examples")
+DOCUMENTED = (
+    "README.md", "docs", "tests/docs", "tests/conftest.py", "tests/sandbox.py", "pyproject.toml", "examples", "scripts",
+)  # fmt: skip
 """What the examples of the documentation need, apart from the package."""
 
 
@@ -37,7 +39,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     problems = list(disagreements())
     for problem in problems:
         print(f"FAILED: {problem}")
-    pythons = options.python or interpreters()
+    found = interpreters()
+    pythons = options.python or list(found.values())
+    for version in () if options.python else (each for each in VERSIONS if each not in found):
+        print(f"python{version}: skipped, it is not on this machine")
     wheel = built(ROOT / "dist")
     if wheel is None:
         return 1
@@ -58,8 +63,8 @@ def disagreements() -> Iterator[str]:
             yield f"{file} is about {found and found[1]}, the package is {__version__}"
 
 
-def interpreters() -> list[str]:
-    """The interpreters of this machine that the package supports, this process's version first."""
+def interpreters() -> dict[str, str]:
+    """Version -> interpreter of this machine, for those that the package supports, this process's version first."""
     found: dict[str, str] = {}
     for version in VERSIONS:
         candidates = [shutil.which(f"python{version}"), *Path.home().glob(f".pyenv/versions/{version}.*/bin/python")]
@@ -68,7 +73,7 @@ def interpreters() -> list[str]:
             if run.stdout.startswith(f"Python {version}."):
                 found.setdefault(version, str(candidate))
     own = ".".join(map(str, sys.version_info[:2]))
-    return [found[version] for version in sorted(found, key=lambda v: v != own)]
+    return {version: found[version] for version in sorted(found, key=lambda v: v != own)}
 
 
 def built(folder: Path) -> Path | None:
@@ -93,7 +98,12 @@ def check_environment(python: str, wheel: Path, folder: Path, *, documentation: 
     """Install the wheel with an interpreter, and use it in an empty folder."""
     home, pages, binary = folder / "home", folder / "pages", folder / "env/bin/python"
     home.mkdir()
-    wanted = [f"{wheel}[{'demo,torch,onnx' if documentation else 'demo'}]", "pytest", "pytest-timeout", "setuptools"]
+    wanted = [
+        f"{wheel}[{'demo,torch,onnx' if documentation else 'demo'}]",
+        "pytest",
+        "pytest-timeout",
+        "setuptools>=77.0.3",
+    ]
     wanted += ["onnxruntime"] if documentation else []  # runs the models that a page exports
     steps: list[tuple[str, list[str]]] = [
         ("environment", [python, "-m", "venv", str(folder / "env")]),

@@ -9,7 +9,9 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -62,5 +64,6 @@ def _embed(app: Any, doctree: nodes.document, _docname: str) -> None:
     for image in list(doctree.findall(nodes.image)):
         path = Path(app.srcdir, image["uri"])
         if path.parent.name == "pictures" and path.suffix == ".svg":
-            drawing = path.read_text(encoding="utf-8").replace("<svg ", f'<svg aria-label="{image["alt"]}" ', 1)
+            before, after = re.split('aria-label="[^"]*"', path.read_text(encoding="utf-8"), maxsplit=1)
+            drawing = f'{before}aria-label="{escape(image["alt"])}"{after}'
             image.replace_self(nodes.raw("", f'<div class="picture">{drawing}</div>', format="html"))

@@ -12,7 +12,7 @@ from typing import Any
 
 from meta import __version__
 from meta.cli.text import styled
-from meta.errors import MetaError, NotSupportedError, install_hint
+from meta.errors import MetaError, NotSupportedError, did_you_mean, install_hint
 
 GROUPS = {
     "operators": {
@@ -52,10 +52,21 @@ EXTRAS = {
 """The extra that installs a package, by the name it is imported by."""
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors about unknown options name near ones."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:  # here, not in the parser above, which has other options
+            hints = [did_you_mean(each.partition("=")[0], self._option_string_actions) for each in unknown]
+            self.error(" ".join([f"unrecognized arguments: {' '.join(unknown)};", *filter(None, hints)]).rstrip(";"))
+        return parsed, unknown
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status. Prints a MetaError, or that an extra is missing, without a traceback;
     the help without a command."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m meta", description="An operator registry framework on Apache TVM.", epilog=_epilog(),
         formatter_class=argparse.RawDescriptionHelpFormatter, usage="python -m meta [-h] [--version] COMMAND ...",
     )  # fmt: skip

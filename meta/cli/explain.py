@@ -19,7 +19,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Define the options."""
     parser.add_argument("op", help="operator name")
     parser.add_argument(
-        "args", nargs="*", help='arguments in order: "(2, 3) float32" for a tensor, a Python literal otherwise'
+        "args",
+        nargs="*",
+        help='arguments in order, or as NAME=VALUE: "(2, 3) float32" for a tensor, a Python literal otherwise',
     )
     parser.add_argument("--device", default="cpu", help="device of the tensors (default: cpu)")
 
@@ -27,14 +29,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print every candidate with its reason."""
     schema = get(options.op).schema
-    values = [_parse_argument(text, options.device) for text in options.args]
+    values = [_parse_argument(text, options.device) for text in options.args if not _is_named(text)]
     for arg, value in zip(schema.args, values, strict=False):
         if arg.is_tensor and is_tuple(value) and all(type(size) is int for size in value):
             raise ArgumentError(
                 "explain", f"'{arg.name}' is {value}", "a shape and a dtype", f'write "{value} float32"'
             )
-    print(explain(options.op, *values))
+    named = [text.partition("=") for text in options.args if _is_named(text)]
+    print(explain(options.op, *values, **{name: _parse_argument(text, options.device) for name, _, text in named}))
     return 0
+
+
+def _is_named(text: str) -> bool:
+    """Whether an argument is `axis=1`."""
+    return text.partition("=")[0].isidentifier() and "=" in text
 
 
 def _parse_argument(text: str, device_name: str) -> Any:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from meta.cli.text import table
 from meta.errors import RegistryError
 from meta.inspect.sources import location
+from meta.op.registry import SEPARATOR, check_name
 from meta.op.registry import names as operator_names
 
 _ENTRY_POINT: Final = """
@@ -112,7 +113,8 @@ def run(name: str, inputs: int, folder: str | None) -> int:
     folder: a project, the folder of its module, or a new folder; without it the working directory if it is a project,
         else a new folder `NAME_ops`. Raises RegistryError for a name that the operator or the package cannot have, for
         files that exist already, and for a folder that is not a package; nothing is written then."""
-    if not name.isidentifier() or iskeyword(name) or name.startswith("_"):
+    check_name(name)
+    if name.startswith("_") or SEPARATOR in name:
         raise RegistryError("op new", f"an operator cannot be called {name!r}", "a name as Python's, such as 'my_relu'")
     if inputs < 1:
         raise RegistryError("op new", f"--inputs is {inputs}", "at least 1")

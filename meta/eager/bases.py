@@ -16,7 +16,7 @@ from meta.dim import Dim
 from meta.dim_expressions import Count
 from meta.eager.gradient_graph import GradientNode
 from meta.eager.indexing import Index, getitem
-from meta.eager.numpy_functions import array_function
+from meta.eager.numpy_functions import array_function, torch_function
 from meta.eager.ufuncs import array_ufunc
 from meta.errors import ArgumentError, GradientError, TraceError
 from meta.ir.type import TensorType
@@ -35,6 +35,7 @@ class HostValues:
 
     __array_ufunc__ = array_ufunc
     __array_function__ = array_function
+    __torch_function__: ClassVar[Any] = classmethod(torch_function)
 
     _data: Any
     _type: TensorType
@@ -200,6 +201,7 @@ class TypedTensor(Tensor):
 
     __array_ufunc__ = array_ufunc
     __array_function__ = array_function
+    __torch_function__: ClassVar[Any] = classmethod(torch_function)
 
     if not TYPE_CHECKING:  # type checkers report unknown attributes
 

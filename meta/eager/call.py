@@ -8,11 +8,12 @@ which changes of the operator's implementations empty. Traced symbols, active sc
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from itertools import count
 from marshal import dumps
 from operator import is_
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, cast
 
 from meta._generated.methods import Tensor
 from meta.backend.eviction import on_eviction
@@ -21,7 +22,7 @@ from meta.dim import SymDim, size_error
 from meta.eager.ndarray import NDArray, asarray
 from meta.eager.runners import Runner, build_runner
 from meta.eager.tape import any_tracked, record
-from meta.errors import ArgumentError, TraceError
+from meta.errors import ArgumentError, MetaError, TraceError
 from meta.ir.expr import CallInfo
 from meta.ir.type import Type, Value, flat_types
 from meta.locks import new_lock
@@ -32,6 +33,8 @@ from meta.op.registry import Op, as_type, check_registered
 from meta.op.rules import first_tensor
 from meta.schema._dsl import TensorLike
 from meta.tree import is_sequence, leaves_of
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 CACHE_LIMIT = 4096
 """Entries per operator; a program that meets more distinct shapes starts over, instead of growing for ever."""
@@ -165,6 +168,27 @@ def refuse(op_state: OpState, args: Sequence[Any], unknown: Mapping[str, Any]) -
     """Raise ArgumentError for surplus arguments, and for keywords that an operator does not have."""
     op_state.op.schema.bind(op_state.op.name, () if unknown else args, unknown)
     raise AssertionError
+
+
+def explained_sizes(op_state: OpState) -> Callable[[F], F]:
+    """A decorator of functions that make arrays: `ones(4, 8, dtype="int64")` has a dtype twice, which Python refuses
+    before the function runs."""
+
+    def decorate(function: F) -> F:
+        @wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return function(*args, **kwargs)
+            except TypeError as error:
+                if isinstance(error, MetaError):
+                    raise
+                unexplained = error
+            op_state.op.schema.bind(op_state.op.name, args, kwargs)
+            raise unexplained
+
+        return cast(F, run)
+
+    return decorate
 
 
 def escaped(where: str, x: object) -> TraceError:

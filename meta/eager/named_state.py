@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -11,6 +12,9 @@ from meta.modes import modes
 
 _SHOWN: Final = 6
 """Most names that an error lists."""
+
+_FROM_TORCH: Final = {"weight": "w", "bias": "b"}
+"""Names of layers' parameters in torch -> here."""
 
 
 class Unmatched(NamedTuple):
@@ -25,9 +29,20 @@ class Unmatched(NamedTuple):
         return cls([name for name in arrays if name not in state], [name for name in state if name not in arrays])
 
 
-def without_gradients(named: Iterable[tuple[str, NDArray]]) -> dict[str, NDArray]:
+class NamedArrays(dict[str, NDArray]):
+    """Arrays by name, whose KeyError has the name here of `weight` and `bias` in torch, or near names."""
+
+    def __missing__(self, name: str) -> NDArray:
+        path, _, last = str(name).rpartition(".")
+        own = f"{path}.{_FROM_TORCH.get(last, last)}".removeprefix(".")
+        ends = [each for each in self if f".{each}".endswith(f".{own}")]
+        hint = f'write state["{ends[0]}"]' if len(ends) == 1 else did_you_mean(own, self)
+        raise KeyError("; ".join(filter(None, (f"there is no {name!r}", hint))))
+
+
+def without_gradients(named: Iterable[tuple[str, NDArray]]) -> NamedArrays:
     """Arrays by name, over the same memory, that require no gradients. In a trace, the arrays themselves."""
-    return {name: x if modes.trace is not None else x.detach() for name, x in named}
+    return NamedArrays((name, x if modes.trace is not None else x.detach()) for name, x in named)
 
 
 def fitting_state(
@@ -42,7 +57,10 @@ def fitting_state(
         ArgumentError: names (with `strict`), shapes or dtypes differ.
     """
     if not isinstance(state, Mapping):
-        raise ArgumentError("load_state_dict", f"the state is {type(state).__name__}", "a mapping of names to arrays")
+        is_path = isinstance(state, (str, os.PathLike))
+        remedy = f"write meta.load({os.fspath(state)!r}, into=...) for {owner} in a file" if is_path else ""
+        problem = f"the state is {type(state).__name__}"
+        raise ArgumentError("load_state_dict", problem, "a mapping of names to arrays", remedy)
     unmatched = Unmatched.of(arrays, state)
     if strict and any(unmatched):
         refuse_names("load_state_dict", unmatched, arrays, owner)

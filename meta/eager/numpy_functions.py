@@ -7,16 +7,19 @@ result are cast to `dtype:~any`; `~float` takes floating dtypes only. Keywords t
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import meta
 from meta import dtype as dtypes
 from meta._generated.methods import Tensor
 from meta.eager.ufuncs import tensor_of
-from meta.errors import ArgumentError, NotSupportedError
+from meta.errors import ArgumentError, NotSupportedError, line_beyond
 from meta.records import record
 from meta.schema._dsl import TensorLike
+from meta.spellings import call_text, row_hint
+from meta.spellings.arguments import ARGUMENTS
 from meta.tree import is_dict, is_sequence
 
 Target = str | Callable[..., Any]
@@ -226,9 +229,10 @@ def array_function(
         return function(*_hosted(args), **_hosted(options))
     row = FUNCTIONS.get(key)
     if row is None:
-        raise NotSupportedError(
-            name, "no operator of meta computes it", "", f"call it on values, without gradients: {_on_values(function)}"
-        )
+        is_linalg = name.startswith("numpy.linalg.") and hasattr(meta.linalg, function.__name__)
+        own = f"write meta.linalg.{function.__name__}(x, ...)" if is_linalg else ""
+        remedy = own or f"call it on values, without gradients: {_on_values(function)}"
+        raise NotSupportedError(name, "no operator of meta computes it", "", remedy)
     target = getattr(meta, row[0]) if isinstance(row[0], str) else row[0]
     if row[1].startswith("*"):
         for option in options:
@@ -239,6 +243,22 @@ def array_function(
     if dtype is None:
         return target(**arguments)
     return target(**{**arguments, "x": meta.cast(tensor_of(arguments["x"]), dtype)}).cast(dtype)
+
+
+def torch_function(
+    cls: type[Any], function: Any, types: Sequence[type], args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+) -> NoReturn:  # fmt: skip
+    """Raises ArgumentError for a function of torch on arrays, with the call of meta's function of that name."""
+    del cls, types
+    name = function.__name__
+    remedy = row_hint("meta", name) or "write torch.from_dlpack(x) for an array x"
+    if hasattr(meta, name):
+        known = inspect.signature(getattr(meta, name)).parameters
+        given = [(key, value) for key, value in (kwargs or {}).items() if value is not None]
+        named = {ours: value for key, value in given for ours in (key, *ARGUMENTS.get(key, ())) if ours in known}
+        remedy = call_text(f"meta.{name}", ["x", "y", "z", *["..."] * len(args)], args, named)
+    raise ArgumentError(f"torch.{name}", "an array of meta", "torch's tensors", remedy, location=line_beyond("torch"))
 
 
 @record

@@ -31,12 +31,12 @@ def require(
         raise error(name, problem, expected, remedy)
 
 
-def require_ranks(name: str, tensors: dict[str, Any], ranks: dict[str, int]) -> None:
+def require_ranks(name: str, tensors: dict[str, Any], ranks: dict[str, int], remedy: str = "") -> None:
     """Each tensor has its number of axes."""
     for label, rank in ranks.items():
         shape = tensors[label].shape
         axes = "1 axis" if rank == 1 else f"{rank} axes"
-        require(name, len(shape) == rank, f"'{label}' has shape {show(shape)}", axes)
+        require(name, len(shape) == rank, f"'{label}' has shape {show(shape)}", axes, remedy)
 
 
 def require_matrix(name: str, x: Tensor, label: str = "x") -> None:

@@ -32,6 +32,10 @@ def einsum(equation: str, *operands: T) -> T:
     not fit the operands."""
     if len(operands) == 1 and is_sequence(operands[0]):
         operands = tuple(operands[0])
+    if not isinstance(equation, str):
+        found = next((each for each in operands if isinstance(each, str)), "ij,jk->ik")
+        remedy = f'write meta.einsum("{found}", {", ".join(f"x{i}" for i in range(1, found.count(",") + 2))})'
+        raise ArgumentError("einsum", f"the equation is of class {type(equation).__name__}", "a str first", remedy)
     inputs, output = _parsed(equation, [x.ndim for x in operands])
     terms = [_diagonal(x, labels) for x, labels in zip(operands, inputs, strict=True)]
     terms = _squeezed(equation, terms)

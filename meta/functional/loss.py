@@ -161,7 +161,8 @@ def soft_cross_entropy(
     check_reduction(name, reduction)
     if not equal_shapes(x.shape, target.shape) or not x.ndim:
         problem = f"'x' has shape {tuple(x.shape)}, 'target' {tuple(target.shape)}"
-        raise ArgumentError(name, problem, "one shape with an axis of classes", "indices of classes: cross_entropy")
+        remedy = "indices of classes: meta.cross_entropy(x, target), with the scores first"
+        raise ArgumentError(name, problem, "one shape with an axis of classes", remedy)
     if not 0.0 <= label_smoothing <= 1.0:
         raise ArgumentError(name, f"label_smoothing is {label_smoothing}", "from 0 to 1")
     axis = 1 if x.ndim > 1 else 0

@@ -21,7 +21,7 @@ AMP = dict.fromkeys(__all__, "always") | dict.fromkeys(("addr", "cross", "kron",
 
 
 def _multiplied(name: str, x1: T, x2: T, rank1: int, rank2: int, *, batch: bool = False) -> T:
-    require_ranks(name, {"x1": x1, "x2": x2}, {"x1": rank1, "x2": rank2})
+    require_ranks(name, {"x1": x1, "x2": x2}, {"x1": rank1, "x2": rank2}, "write meta.matmul(x1, x2)")
     require_same_dtype(name, x1=x1, x2=x2)
     k1, k2 = x1.shape[-1], x2.shape[-2 if rank2 > 1 else 0]
     shapes = f"shapes {show(x1.shape)} and {show(x2.shape)}"
@@ -184,7 +184,7 @@ def addr(x: T, x1: T, x2: T, beta: float = 1, alpha: float = 1) -> T:
     x, added = (t if t.dtype == common else meta.cast(t, common) for t in (x, added))
     if common == "bool":
         parts = [meta.broadcast_to(x, added.shape)] * bool(beta) + [added] * bool(alpha)
-        return meta.logical_or(*parts) if len(parts) == 2 else parts[0] if parts else meta.zeros_like(added)
+        return meta.logical_or(parts[0], parts[-1]) if parts else meta.zeros_like(added)
     return _added("addr", x, added, beta, alpha)
 
 

@@ -102,5 +102,6 @@ def corrcoef(x: Tensor) -> Tensor:
     deviations = meta.sqrt(meta.real(diagonal) if is_complex else diagonal)
     scaled = covariances / meta.expand_dims(deviations, 1) / meta.expand_dims(deviations, 0)
     if is_complex:
-        return meta.complex(*(meta.clip(part, -1.0, 1.0) for part in (meta.real(scaled), meta.imag(scaled))))
+        real, imaginary = (meta.clip(part, -1.0, 1.0) for part in (meta.real(scaled), meta.imag(scaled)))
+        return meta.complex(real, imaginary)
     return meta.clip(scaled, -1.0, 1.0)

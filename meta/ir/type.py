@@ -39,9 +39,13 @@ class TensorType:
         self.device = device
         self.ndim = len(shape)
 
-    def __call__(self, *_: object, **__: object) -> NoReturn:
+    def __call__(self, *dtype: Any, **_: object) -> NoReturn:
         """Not available: torch's tensors have a method `type`."""
-        remedy = "write x.dtype for x.type(), x.to(dtype=dtype) for x.type(dtype)"
+        from meta.spellings.arguments import DTYPES
+
+        name = str(getattr(dtype[0], "__name__", dtype[0])).rpartition(".")[2] if dtype else ""
+        name = DTYPES.get(name, name)
+        remedy = f'write x.cast("{name}")' if name else "write x.dtype for x.type(), x.cast(dtype) for x.type(dtype)"
         raise ArgumentError("type", "x.type is called; it is the shape, dtype and device of x", "x.type", remedy)
 
     @property

@@ -61,6 +61,8 @@ def suggest_size(layer: Any, size: tuple[str, int] | None, error: TypeInferenceE
     size: the constructor's argument that sets the size of an axis of the input, and the axis."""
     if size is None or layer not in _calls or not args or not isinstance(args[0], TensorLike):
         return
+    if "dtype" in error.expected:
+        return
     name, axis = size
     shape: Any = getattr(args[0], "shape", ())
     parameters = inspect.signature(layer.build).bind(*_calls[layer][0], **_calls[layer][1])

@@ -18,7 +18,7 @@ from meta.model.hooks import ForwardHook, ForwardPreHook, HookHandle, Hooks, add
 from meta.model.inputs import refuse_call, refuse_foreign_array, refuse_input, refuse_torch, remember_call, suggest_size
 from meta.model.torch_state import load_torch_state_dict, torch_state
 from meta.modes import modes, no_grad, scopes
-from meta.schema.annotations import CheckedArguments, explained
+from meta.schema.annotations import CheckedArguments, as_input, explained
 from meta.tracing.symbol import Symbol
 from meta.tree import is_dict, is_sequence, named_leaves
 
@@ -89,7 +89,8 @@ class Model(CheckedArguments, metaclass=_Constructor):
     def build(self, *args: Any, **kwargs: Any) -> None:
         """Create parameters and sub-models. Called once with the constructor's arguments."""
         if args or kwargs:
-            hint = next(filter(None, (spellings.argument_hint(name, ()) for name in kwargs)), "define build")
+            hints = (as_input(self, args), *(spellings.argument_hint(name, ()) for name in kwargs))
+            hint = next(filter(None, hints), "define build")
             raise ArgumentError(type(self).__name__, "got arguments, but defines no build()", remedy=hint)
 
     @property
@@ -106,7 +107,8 @@ class Model(CheckedArguments, metaclass=_Constructor):
         vars(self)["training"] = training
 
     def _no_forward(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(f"{type(self).__name__} defines no forward()")
+        hint = "define it, or call the parts: for part in model: x = part(x)"
+        raise NotImplementedError(f"{type(self).__name__} defines no forward(); {hint}")
 
     # Any, so that a subclass may define a method, or a traced one, of any signature.
     forward: Any = _no_forward
@@ -289,7 +291,8 @@ class Model(CheckedArguments, metaclass=_Constructor):
 
         strict: with False, missing and unknown names are left alone. They are returned in any case."""
         arrays = dict(self.named_state())
-        if strict and is_dict(state) and not state.keys() <= arrays.keys() and state.keys() <= torch_state(self).keys():
+        known = is_dict(state) and bool(state.keys() & arrays.keys()) and (not strict or state.keys() <= arrays.keys())
+        if is_dict(state) and not known and state and state.keys() <= torch_state(self).keys():
             remedy = "these are torch's names: write model.load_torch_state_dict(state)"
             refuse_names("load_state_dict", Unmatched.of(arrays, state), arrays, "the model", remedy)
         loaded, unmatched = fitting_state(arrays, state, "the model", strict)

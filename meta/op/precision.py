@@ -77,11 +77,17 @@ def needs_cast(kind: object, dtype: str) -> bool:
     return isinstance(kind, TensorType) and kind.dtype in CASTABLE and kind.dtype != dtype
 
 
+def _half_of(dtype: object) -> str:
+    """The half precision that a dtype of another library means; bfloat16 for others, which needs no scaled losses."""
+    return "float16" if str(dtype).endswith(("float16", "half")) and "bfloat16" not in str(dtype) else "bfloat16"
+
+
 def check_policy(where: str, dtype: str, overrides: Mapping[str, Any] | None) -> dict[str, Amp]:
     """The overrides. Raises ArgumentError for a dtype other than float16 and bfloat16, for overrides that are not a
     mapping and for an unknown rule, RegistryError for an unknown operator."""
     if dtype not in dtypes.HALVES:
-        raise ArgumentError(where, f"dtype is {dtype!r}", f"{', '.join(map(repr, dtypes.HALVES))}")
+        allowed = f"{', '.join(map(repr, dtypes.HALVES))}"
+        raise ArgumentError(where, f"dtype is {dtype!r}", allowed, f'write "{_half_of(dtype)}", for all devices')
     if overrides is not None and not isinstance(overrides, Mapping):
         raise ArgumentError(where, f"overrides is {value_text(overrides)}", "a mapping from operators to rules")
     for name, rule in (overrides or {}).items():

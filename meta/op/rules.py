@@ -77,7 +77,8 @@ def require_rank(name: str, t: TensorType, *ranks: int) -> None:
 
 def require_axes(name: str, shape: Shape, axes: Sequence[str]) -> None:
     """One size for each of `axes`. If a tensor lacks the first one alone, the batch, the error says how to add it."""
-    remedy = f"add the {axes[0]}: {name}[None]" if len(shape) == len(axes) - 1 else ""
+    missing = axes[: len(axes) - len(shape)] if len(shape) in (len(axes) - 1, len(axes) - 2) and shape else ()
+    remedy = f"add the {' and '.join(missing)}: {name}[{', '.join(['None'] * len(missing))}]" if missing else ""
     require(len(shape) == len(axes), f"'{name}' has shape {show(shape)}", f"({', '.join(axes)})", remedy)
 
 
@@ -87,12 +88,14 @@ def is_known_equal(a: Dim, b: Dim) -> bool:
 
 
 def require_same_dtype(**types: TensorType) -> None:
-    """Raise TypeInferenceError unless all have one dtype. The remedy casts to the higher kind, to lose no fractions."""
+    """Raise TypeInferenceError unless all have one dtype. The remedy casts to the higher kind, to lose no fractions; of
+    one kind it casts the input of a layer, not its weights."""
     (first, head), *rest = types.items()
     for name, t in rest:
         if t.dtype == head.dtype:
             continue
-        wrong, dtype = (first, t.dtype) if _holds(t.dtype, head.dtype) else (name, head.dtype)
+        is_weight = name in ("w", "weight") and not _holds(head.dtype, t.dtype)
+        wrong, dtype = (first, t.dtype) if is_weight or _holds(t.dtype, head.dtype) else (name, head.dtype)
         remedy = f'cast {"it" if _holds(dtype, types[wrong].dtype) else "one"}: {wrong}.cast("{dtype}")'
         require(False, f"'{first}' is {head.dtype}, '{name}' is {t.dtype}", "one dtype for both", remedy)
 

@@ -49,6 +49,6 @@ class Adagrad(Optimizer):
         rate, rate_decay, weight_decay, eps = (number.operand for number in group.numbers.values())
         rate = rate / (1 + (count.operand - 1) * rate_decay)
         device = updated[0].x.device
-        numbers = [as_array(value, device) for value in (rate, eps, weight_decay)]
+        rate, eps, decay = (as_array(value, device) for value in (rate, eps, weight_decay))
         for name, x, dx in updated:
-            meta.adagrad(x, dx, self.slots["sum"][name], *numbers)
+            meta.adagrad(x, dx, self.slots["sum"][name], rate, eps, decay)

@@ -10,7 +10,8 @@ from numbers import Integral, Real
 from typing import Any, Final, TypeVar, cast
 
 from meta import spellings
-from meta.errors import ArgumentError, value_text
+from meta.errors import ArgumentError, MetaError, value_text
+from meta.schema.annotations import check_signature
 
 TORCH_NAMES: Final[Mapping[str, str]] = {
     "lr": "learning_rate", "params": "parameters", "lr_decay": "rate_decay",
@@ -69,7 +70,12 @@ def _renaming(constructor: F) -> F:
             named[own] = value
         if not takes_others:
             spellings.refuse_unknown(subject, named, allowed)
-        constructor(self, *args, **named)
+        try:
+            constructor(self, *args, **named)
+        except TypeError as error:
+            if not isinstance(error, MetaError):
+                check_signature(subject, constructor, args, named, skipped=1)
+            raise
 
     return cast(F, construct)
 

@@ -27,6 +27,7 @@ from meta.optim.group import (
 )
 from meta.optim.number import StateNumber
 from meta.optim.torch_state import planned
+from meta.schema.annotations import explained
 from meta.tracing.symbol import exact
 
 _MASTER: Final = "master"
@@ -246,6 +247,7 @@ class Optimizer(TorchNames):
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
+    @explained
     def step(self) -> None:
         """Update every parameter that has a gradient, in place and without mixed precision."""
         with no_grad(), scoped("autocast", None) if modes.autocast is not None else nullcontext():

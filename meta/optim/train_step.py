@@ -12,7 +12,7 @@ from meta._generated.methods import Tensor
 from meta.dtype import accumulation_dtype
 from meta.eager.named_state import Unmatched, fitting_state, without_gradients
 from meta.eager.ndarray import NDArray, array, move_in_place, with_arrays
-from meta.errors import ArgumentError, GradientError
+from meta.errors import ArgumentError, GradientError, MetaError
 from meta.model.closures import models_around
 from meta.model.model import Model
 from meta.modes import modes, no_grad, suspended
@@ -24,7 +24,7 @@ from meta.optim.optimizer import Optimizer
 from meta.optim.schedule import Schedule
 from meta.random.generator import default_generator
 from meta.schema._dsl import TensorLike
-from meta.schema.annotations import CheckedArguments, checked
+from meta.schema.annotations import CheckedArguments, checked, refuse_signature
 from meta.tree import flatten
 
 _RANDOM: Final = "random.state"
@@ -154,7 +154,7 @@ class TrainStep(CheckedArguments):
         if self.exchange is not None:
             self.exchange.before_call(args)
         with nullcontext() if self.exchange is None else self.exchange.parameters():
-            result: Any = self.model(*args) if self.loss is None else self.loss(self.model(args[0]), *args[1:])
+            result: Any = self.model(*args) if self.loss is None else self._loss(self.model(args[0]), *args[1:])
         loss = self._loss_of(result)
         self._check_mode(loss)
         self.optimizer.zero_grad()
@@ -172,6 +172,15 @@ class TrainStep(CheckedArguments):
             result = result, norm
         leaves, tree = flatten(result, TensorLike)
         return tree.build(iter([x.detach() for _, x in leaves]))
+
+    def _loss(self, *args: object) -> Any:
+        loss = cast("Callable[..., Any]", self.loss)
+        try:
+            return loss(*args)
+        except TypeError as error:
+            if not isinstance(error, MetaError):
+                refuse_signature("TrainStep", "loss", loss, args, "the model's result, then the step's other arguments")
+            raise
 
     def _loss_of(self, result: object) -> Any:
         """The loss in the result of the model or of `loss`."""

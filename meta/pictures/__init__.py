@@ -39,6 +39,12 @@ class Picture(str):
 class Canvas:
     """Shapes of a picture, in pixels from the upper left corner. style: a class of the style sheet, or a colour."""
 
+    sheet: str = _STYLE
+    """The style sheet."""
+    attributes: str = ""
+    """Further attributes of the picture."""
+    shows_title: bool = True
+
     def __init__(self) -> None:
         self._parts: list[str] = []
 
@@ -66,9 +72,10 @@ class Canvas:
     def picture(self, width: float, height: float, title: str) -> Picture:
         """The picture, with `title` as its alternative text."""
         shown = escape(title)
-        name = f'<title>{shown}</title><style>{_STYLE}</style><text x="12" y="20" class="title">{shown}</text>'
+        name = f"<title>{shown}</title><style>{self.sheet}</style>"
+        name += f'<text x="12" y="20" class="title">{shown}</text>' if self.shows_title else ""
         box = f'viewBox="0 0 {width:.5g} {height:.5g}" width="{width:.5g}" height="{height:.5g}"'
-        head = f'<svg xmlns="http://www.w3.org/2000/svg" {box} role="img" aria-label="{shown}">'
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" {box} role="img" aria-label="{shown}"{self.attributes}>'
         return Picture("\n".join([head, name, *self._parts, "</svg>\n"]))
 
 

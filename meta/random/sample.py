@@ -7,6 +7,7 @@ from numbers import Real
 from typing import Any
 
 import meta
+from meta import spellings
 from meta.device import CPU, Device
 from meta.dtype import accumulation_dtype, canonical
 from meta.eager.ndarray import NDArray, array
@@ -52,12 +53,9 @@ def randint(
 
 def _check_order(name: str, *args: object) -> None:
     """Raise ArgumentError for a call in the order of NumPy and torch, where the shape comes last."""
-    *numbers, shape = args
-    if is_sequence(shape):
-        order = ", ".join(map(value_text, (shape, *numbers)))
-        raise ArgumentError(
-            name, f"the last argument is the shape {shape}", "it first", f"write meta.random.{name}({order})"
-        )
+    if is_sequence(args[-1]):
+        remedy = spellings.call_text(f"meta.random.{name}", ["..."] * len(args), spellings.shape_first(args), {})
+        raise ArgumentError(name, f"the last argument is the shape {args[-1]}", "it first", remedy)
 
 
 @explained

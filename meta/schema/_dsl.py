@@ -97,7 +97,9 @@ def Choice(*options: str) -> ArgType:
 def _tensor(value: object) -> Any:
     if isinstance(value, TensorLike):
         return value
-    if hasattr(value, "__array__") or isinstance(value, (list, tuple)):
+    if is_sequence(value) and any(isinstance(item, TensorLike) for item in value):
+        raise Reject("stack it: meta.stack(...), or pass its items as arguments: *...")
+    if hasattr(value, "__array__") or is_sequence(value) or isinstance(value, (int, float, complex)):
         raise Reject("wrap it: meta.array(...)")
     raise Reject
 
@@ -105,7 +107,7 @@ def _tensor(value: object) -> Any:
 def _key(value: object) -> Any:
     if isinstance(value, TensorLike):
         return value
-    raise Reject("pass meta.random.next_key(), or call a function of meta.random, which draws one")
+    raise Reject
 
 
 def _tensors(value: object) -> Any:
@@ -203,6 +205,8 @@ def _str(value: object) -> str:
 def _int_tuple(value: object) -> Any:
     if is_sequence(value):
         return tuple(_int(item) for item in value)
+    if isinstance(value, str) and value in ("same", "valid"):
+        raise Reject('"valid" is 0; "same" is kernel_size // 2, for odd sizes and a stride of 1')
     if hasattr(value, "__array__") and getattr(value, "ndim", 0):
         raise Reject("convert it: tuple(map(int, ...))")
     return (_int(value),)
@@ -304,6 +308,10 @@ class Schema:
     __slots__ = ("args", "index", "name", "names", "tensor_positions")
 
     def __init__(self, name: str, *args: Arg) -> None:
+        for arg in args:
+            if not isinstance(getattr(arg, "type", None), ArgType):
+                remedy = f"write Arg({str(getattr(arg, 'name', arg))!r}, Tensor)"
+                raise ArgumentError("Schema", f"an argument is {value_text(arg)}", "an Arg", remedy)
         self.name = name
         self.args = args
         self.names: tuple[str, ...] = tuple(arg.name for arg in args)
@@ -323,22 +331,25 @@ class Schema:
 
         Raises ArgumentError for surplus, unknown, duplicate or missing arguments and for values of the wrong type."""
         if len(args) > len(self.args):
-            problem = f"{len(args)} arguments given"
-            expected = f"at most {len(self.args)}: {self.signature(op)}"
-            raise ArgumentError(op, problem, expected, self._one_by_one(args, len(self.args)))
+            problem, expected = f"{len(args)} arguments given", f"at most {len(self.args)}: {self.signature(op)}"
+            fitting = spellings.call_text(spellings.operator_path(op), self.names, args[: len(self.args)], kwargs)
+            raise ArgumentError(op, problem, expected, self._one_by_one(args, len(self.args)) or fitting)
         values: list[Any] = list(args) + [REQUIRED] * (len(self.args) - len(args))
         if kwargs:
             spellings.refuse_unknown(op, kwargs, self.names, self.signature(op))
         for name, value in kwargs.items():
             position = self.index[name]
             if values[position] is not REQUIRED:
-                raise ArgumentError(op, f"argument '{name}' given twice", self.signature(op))
+                problem = f"argument '{name}' given twice"
+                raise ArgumentError(op, problem, self.signature(op), self._one_by_one(args, position))
             values[position] = value
         out: list[Any] = []
         for arg, value in zip(self.args, values, strict=True):
             try:
                 out.append(self._value(op, arg, value))
             except ArgumentError as error:
+                if arg.type.normalize is _key:
+                    error.remedy = spellings.keyed_call_text(op, self.args, args, kwargs, len(out))
                 error.remedy = self._one_by_one(args, len(out)) or error.remedy
                 raise
         return tuple(out)
@@ -356,16 +367,10 @@ class Schema:
         return ""
 
     def _value(self, op: str, arg: Arg, value: object) -> Any:
-        if value is not REQUIRED:
-            return arg.normalize(op, value)
-        if arg.required:
-            raise ArgumentError(
-                op,
-                f"argument '{arg.name}' is missing",
-                self.signature(op),
-                arg.type.remedy(REQUIRED) or f"add {arg.name}=...",
-            )
-        return arg.normalize(op, arg.default)
+        if value is REQUIRED and arg.required:
+            remedy = arg.type.remedy(REQUIRED) or f"add {arg.name}=..."
+            raise ArgumentError(op, f"argument '{arg.name}' is missing", self.signature(op), remedy)
+        return arg.normalize(op, arg.default if value is REQUIRED else value)
 
 
 def _is_int(value: object) -> bool:

@@ -76,10 +76,23 @@ def checked(function: F, *, is_constructor: bool = False) -> F:
         if parameters is None:  # at the first call: annotations may name classes that are defined later
             parameters = _Parameters(function, skipped=int(is_constructor))
         subject = type(args[0]).__name__ if is_constructor else function.__name__
-        args, kwargs = parameters.check(subject, args, kwargs)
+        try:
+            args, kwargs = parameters.check(subject, args, kwargs)
+        except ArgumentError as error:
+            error.remedy = (is_constructor and as_input(args[0], args[1:])) or error.remedy
+            raise
         return function(*args, **kwargs)
 
     return run  # type: ignore[return-value]
+
+
+def as_input(layer: object, args: Sequence[Any]) -> str:
+    """What to write for tensors that are passed to the constructor of a layer, "" without any."""
+    forward: Any = getattr(layer, "forward", None)
+    if forward is None or not any(isinstance(each, TensorLike) for each in args):
+        return ""
+    names = list(inspect.signature(forward).parameters)[: len(args)]
+    return f"call the layer: {type(layer).__name__}()({', '.join(names)})"
 
 
 def explained(function: F) -> F:
@@ -122,6 +135,20 @@ def check_signature(
         raise error from None  # Python's words for the same are of no use
 
 
+def refuse_signature(subject: str, name: str, function: Callable[..., Any], args: Sequence[Any], passed: str) -> None:
+    """Raise ArgumentError if the user's function, the argument `name`, does not take what it is called with."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # a builtin
+        return
+    try:
+        signature.bind(*args)
+    except TypeError:
+        problem = f"'{name}' takes {signature}, and gets {len(args)} arguments: {passed}"
+        example = ", ".join(["y", "target", *(f"x{i}" for i in range(3, len(args) + 1))][: len(args)])
+        raise ArgumentError(subject, problem, "a function of these", f"write {name}=lambda {example}: ...") from None
+
+
 def _takes_anything(function: Callable[..., Any]) -> bool:
     """Whether a method's parameters are `*args: Any, **kwargs: Any`."""
     has_names = function.__code__.co_argcount + function.__code__.co_kwonlyargcount > 1
@@ -150,17 +177,36 @@ class _Parameters:
         values = args[self.skipped :]
         self.check_names(subject, values, kwargs)
         names = [*self.positional, *[self.rest] * (len(values) - len(self.positional))]
-        accepted = [self._accepted(subject, name, value) for name, value in zip(names, values, strict=False)]
+        try:
+            accepted = [self._accepted(subject, name, value) for name, value in zip(names, values, strict=False)]
+        except ArgumentError as error:
+            error.remedy = error.remedy or self._in_order(subject, values)
+            raise
         keywords = {name: self._accepted(subject, name, value) for name, value in kwargs.items()}
         self.check_complete(subject, values, kwargs)
         return (*args[: self.skipped], *accepted), keywords
+
+    def _in_order(self, subject: str, values: Sequence[Any]) -> str:
+        """The call to write if two arguments are in each other's place, else ""."""
+        fits = [[each is None or each.accepts(v) for v in values] for each in map(self.expected.get, self.positional)]
+        count = min(len(values), len(fits))
+        pairs = [(i, j) for i in range(count) for j in range(i) if fits[i][j] and fits[j][i] and not fits[i][i]]
+        return f"the order is {subject}({', '.join(self.positional[:count])})" if pairs else ""
 
     def check_names(self, subject: str, values: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Raise ArgumentError for surplus and unknown arguments."""
         count = len(self.positional)
         if len(values) > count and not self.rest:
             problem = f"{len(values)} positional arguments"
-            raise ArgumentError(subject, problem, f"at most {count}: {', '.join(self.positional)}" if count else "none")
+            expected = f"at most {count}: {', '.join(self.positional)}" if count else "none"
+            raise ArgumentError(
+                subject, problem, expected, spellings.call_text(subject, self.positional, values, kwargs)
+            )
+        for name in self.positional[: len(values)]:
+            if name in kwargs:
+                problem = f"argument '{name}' given twice, as {value_text(values[self.positional.index(name)])} too"
+                remedy = spellings.call_text(subject, (), (), kwargs)
+                raise ArgumentError(subject, problem, ", ".join(self.names), remedy)
         if not self.takes_any_name:
             spellings.refuse_unknown(subject, kwargs, self.names)
 
@@ -175,7 +221,7 @@ class _Parameters:
         if expected is None:
             return value
         if not expected.accepts(value):
-            remedy = f"unpack it: *{name}" if name == self.rest and is_sequence(value) else ""
+            remedy = f"write {subject}(*{name})" if name == self.rest and is_sequence(value) else ""
             raise ArgumentError(subject, f"{name} is {_described(value)}", expected.text, remedy)
         return value if type(value) in _PLAIN or not is_numpy_scalar(value) else value.item()
 

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from meta.spellings.arguments import argument_hint as argument_hint
+    from meta.spellings.arguments import call_text as call_text
     from meta.spellings.arguments import device_hint as device_hint
+    from meta.spellings.arguments import keyed_call_text as keyed_call_text
+    from meta.spellings.arguments import operator_path as operator_path
     from meta.spellings.arguments import refuse_unknown as refuse_unknown
+    from meta.spellings.arguments import shape_first as shape_first
     from meta.spellings.attributes import missing_member as missing_member
     from meta.spellings.attributes import missing_name as missing_name
+    from meta.spellings.attributes import row_hint as row_hint
 else:
-    _HOMES = {
-        "arguments": ("argument_hint", "device_hint", "refuse_unknown"),
-        "attributes": ("missing_member", "missing_name"),
-    }
+    _ATTRIBUTES = ("missing_member", "missing_name", "row_hint")
 
     def __getattr__(name: str) -> Any:
         """The tables are loaded at the first error that reads them. (`meta.lazy` itself reads them.)"""
-        home = next((home for home, names in _HOMES.items() if name in names), None)
-        if home is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        home = "attributes" if name in _ATTRIBUTES else "arguments"
         return getattr(import_module(f"{__name__}.{home}"), name)

@@ -6,9 +6,11 @@ A missing attribute is looked for in the rows of NAMES, then at other places of 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
+from opcode import opmap
 from typing import Any, Final, NoReturn
 
 from meta.errors import MissingAttribute, did_you_mean
@@ -51,6 +53,7 @@ NAMES: Final[Mapping[str, str]] = {
         meta.version                            =>  meta.__version__
         meta.set_printoptions(precision=2)      =>  np.set_printoptions(precision=2)
         meta.set_default_dtype("float64")       =>  meta.array([1.0], dtype="float64")
+        meta.set_default_device("cuda")         =>  meta.zeros((2, 3), device="cuda")
         """,
     "Random numbers": """
         meta.randn(3, 3)                        =>  meta.random.normal((3, 3))
@@ -95,7 +98,6 @@ NAMES: Final[Mapping[str, str]] = {
         meta.reduce_sum(x, 0)                   =>  meta.sum(x, 0)
         meta.reduce_mean(x, 0)                  =>  meta.mean(x, 0)
         meta.reduce_max(x, 0)                   =>  meta.max(x, 0)
-        meta.lax.cond(True, f, f, x)            =>  meta.cond(True, f, f, x)
         """,
     "Arrays' methods": """
         x.cpu()                                 =>  x.to("cpu")
@@ -105,6 +107,7 @@ NAMES: Final[Mapping[str, str]] = {
         x.ndimension()                          =>  x.ndim
         x.itemsize                              =>  x.nbytes // x.size
         x.contiguous()                          =>  x
+        x.is_contiguous()                       =>  True
         x.is_cuda                               =>  x.device.kind == "cuda"
         x.is_floating_point()                   =>  x.dtype.startswith("float")
         x.device.type                           =>  x.device.kind
@@ -118,6 +121,14 @@ NAMES: Final[Mapping[str, str]] = {
         x.copy_(x * 2.0)                        =>  x.update(x * 2.0)
         x.normal_()                             =>  x.update(meta.random.normal(x.shape))
         x.uniform_()                            =>  x.update(meta.random.uniform(x.shape))
+        x.bernoulli_(0.5)                       =>  x.update(meta.random.bernoulli(x.shape, 0.5))
+        x.random_(0, 10)                        =>  x.update(meta.random.randint(x.shape, 0, 10).cast(x.dtype))
+        x.unsqueeze_(0)                         =>  x = x.unsqueeze(0)
+        x.squeeze_()                            =>  x = x.squeeze()
+        x.transpose_(0, 1)                      =>  x = x.transpose(0, 1)
+        x.t_()                                  =>  x = x.t()
+        x.resize_(2, 16)                        =>  x = x.reshape(2, 16)
+        x.get_device()                          =>  x.device
         x.add_(1.0)                             =>  x += 1.0
         x.sub_(1.0)                             =>  x -= 1.0
         x.mul_(2.0)                             =>  x *= 2.0
@@ -152,9 +163,8 @@ NAMES: Final[Mapping[str, str]] = {
         nn.LazyLinear(3)                        =>  nn.Linear(8, 3)
         nn.BatchNorm(3)                         =>  nn.BatchNorm2d(3)
         nn.Conv(3, 4, 3)                        =>  nn.Conv2d(3, 4, 3)
-        nn.utils.clip_grad_norm_(w, 1.0)        =>  meta.optim.clip_grad_norm(model, 1.0)
-        nn.utils.clip_grad_value_(w, 1.0)       =>  meta.optim.clip_grad_value(model, 1.0)
         model.train()                           =>  model.train_mode()
+        model.train(False)                      =>  model.infer_mode()
         model.eval()                            =>  model.infer_mode()
         model.cuda()                            =>  model.to("cuda")
         model.cpu()                             =>  model.to("cpu")
@@ -167,6 +177,7 @@ NAMES: Final[Mapping[str, str]] = {
         model.buffers()                         =>  model.named_buffers()
         model.register_buffer("n", x)           =>  model.buffer("n", x)
         model.register_parameter("p", x)        =>  model.p = x
+        model.get_parameter("w")                =>  model.w
         model.add_module("m", model)            =>  model.m = nn.Linear(8, 3)
         model.requires_grad_(False)             =>  for p in model.parameters(): p.requires_grad = False
         model.compile()                         =>  meta.vm.compile(model)
@@ -181,12 +192,24 @@ NAMES: Final[Mapping[str, str]] = {
     "Training": """
         meta.grad(f)                            =>  meta.autograd.grad(f(w).sum(), w)
         meta.value_and_grad(f)                  =>  meta.autograd.grad(f(w).sum(), w)
+        meta.autograd.value_and_grad(f)         =>  meta.autograd.grad(f(w).sum(), w)
+        meta.autograd.set_grad_enabled(False)   =>  meta.no_grad()
+        meta.autograd.inference_mode()          =>  meta.no_grad()
         meta.inference_mode()                   =>  meta.no_grad()
         meta.set_grad_enabled(False)            =>  meta.no_grad()
         meta.stop_grad(x)                       =>  meta.stop_gradient(x)
-        meta.utils.data.DataLoader(x, 2)        =>  meta.data.batches(x, 2)
         meta.data.DataLoader(x, 2)              =>  meta.data.batches(x, 2)
+        meta.data.TensorDataset(x, labels)      =>  (x, labels)
+        meta.data.Dataset                       =>  object
+        meta.data.random_split(x, [3, 1])       =>  x[meta.random.permutation(4)].split([3])
         meta.optim.AdamOptimizer(model)         =>  meta.optim.Adam(model)
+        nn.utils.parameters_to_vector(w)        =>  meta.concatenate([p.reshape(-1) for p in model.parameters()])
+        meta.optim.clip_grad_norm_(w, 1.0)      =>  meta.optim.clip_grad_norm(model, 1.0)
+        meta.optim.clip_grad_value_(w, 1.0)     =>  meta.optim.clip_grad_value(model, 1.0)
+        optimizer.backward(f(w).sum())          =>  f(w).sum().backward()
+        optimizer.set_lr(0.1)                   =>  optimizer.learning_rate = 0.1
+        optimizer.get_lr()                      =>  optimizer.learning_rate
+        optimizer.get_last_lr()                 =>  optimizer.learning_rate
         optimizer.minimize(w)                   =>  optimizer.step()
         optimizer.apply_gradients(w)            =>  optimizer.step()
         """,
@@ -197,9 +220,15 @@ NAMES: Final[Mapping[str, str]] = {
         meta.cuda.is_available()                =>  meta.is_available("cuda")
         meta.cuda.synchronize()                 =>  meta.synchronize(x.device)
         meta.cuda.empty_cache()                 =>  meta.empty_cache("cuda")
+        meta.cuda.max_memory_allocated()        =>  meta.device_memory_stats("cuda")
+        meta.cuda.memory_allocated()            =>  meta.device_memory_stats("cuda")
+        meta.cuda.reset_peak_memory_stats()     =>  meta.reset_peak_memory("cuda")
+        meta.cuda.manual_seed(0)                =>  meta.random.seed(0)
+        meta.cuda.manual_seed_all(0)            =>  meta.random.seed(0)
         meta.device_put(x, "cpu")               =>  x.to("cpu")
         meta.onnx.export(model, x)              =>  meta.frontend.onnx.to_onnx(model.infer_mode(), x, path="m.onnx")
         meta.autocast("bfloat16")               =>  meta.amp.autocast("bfloat16")
+        meta.profile()                          =>  meta.profiler.profile()
         """,
 }
 """What a user of another library writes => what it is here, by topic."""
@@ -207,7 +236,9 @@ NAMES: Final[Mapping[str, str]] = {
 NAMESPACES: Final[Mapping[str, str]] = {
     "meta.nn.functional": "meta", "meta.nn.modules": "meta.nn", "meta.numpy": "meta", "meta.math": "meta",
     "meta.optim.lr_scheduler": "meta.optim", "meta.optimizers": "meta.optim", "meta.layers": "meta.nn",
-    "meta.func": "meta.autograd", "meta.keras": "meta.nn",
+    "meta.func": "meta.autograd", "meta.keras": "meta.nn", "meta.autograd.functional": "meta.autograd",
+    "meta.np": "meta", "meta.lax": "meta", "meta.cuda": "meta", "meta.cuda.amp": "meta.amp", "meta.torch": "meta",
+    "meta.utils": "meta", "meta.utils.data": "meta.data", "meta.nn.utils": "meta.optim", "meta.nn.parameter": "meta.nn",
 }  # fmt: skip
 """Modules of other libraries => the module here that has their names."""
 
@@ -245,11 +276,16 @@ def attribute_hint(owner: str, name: str, known: Sequence[str]) -> str:
     known: the attributes that it has."""
     if name.startswith("_"):  # libraries ask for protocols, such as __array_interface__, often
         return ""
-    found = _by_key().get((owner, name))
-    if found:
-        return ", ".join(f"write {ours} for {theirs}" for theirs, ours in found[:3])
+    row = row_hint(owner, name)
+    if row:
+        return row
     public = [each for each in known if not each.startswith("_")]
     return _elsewhere(owner, name, public) or did_you_mean(name, public)
+
+
+def row_hint(owner: str, name: str) -> str:
+    """What the rows of NAMES say about an attribute, "" without a row."""
+    return ", ".join(f"write {ours} for {theirs}" for theirs, ours in _by_key().get((owner, name), ())[:3])
 
 
 def _elsewhere(owner: str, name: str, known: Sequence[str]) -> str:
@@ -278,10 +314,13 @@ class _Namespace:
 
     def __getattr__(self, name: str) -> Any:
         place = NAMESPACES[self._path]
+        if f"{self._path}.{name}" in NAMESPACES:
+            return _Namespace(f"{self._path}.{name}")
 
         def hint() -> str:
             names = dir(import_module(place))
-            return f"write {place}.{name}" if name in names else attribute_hint(place, name, names)
+            own = f"write {place}.{name}" if name in names else ""
+            return row_hint(self._path, name) or own or attribute_hint(place, name, names)
 
         raise MissingAttribute(f"there is no {self._path}; its names are in {place}", hint, name, self)
 
@@ -293,7 +332,26 @@ def missing_name(package: str, name: str) -> Any:
         return _Namespace(path)
     module = import_module(package)
     problem = f"module {package!r} has no attribute {name!r}"
+    if _is_from_import():
+        hint = attribute_hint(package, name, dir(module))
+        raise ImportError("; ".join(filter(None, (f"cannot import {name!r} from {package!r}", hint))), name=package)
     raise MissingAttribute(problem, lambda: attribute_hint(package, name, dir(module)), name, module)
+
+
+def _is_from_import() -> bool:
+    """Whether a statement such as `from meta import Tensor` asks, which replaces the text of an AttributeError."""
+    frame, getters = sys._getframe(), ("_is_from_import", "missing_name", "missing", "get", "_operator", "_import")
+    while frame.f_back is not None and frame.f_code.co_name in getters:
+        frame = frame.f_back
+    return frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]
+
+
+def refuse_module(path: str) -> None:
+    """Raise ModuleNotFoundError, with what to import, for a module that only another library has."""
+    places = [place for theirs, place in NAMESPACES.items() if f"{theirs}.".startswith(f"{path}.")]
+    if places:
+        problem = f"there is no module {path!r}; its names are in {' and '.join(places)}"
+        raise ModuleNotFoundError(f"{problem}; write import {', '.join(places)}", name=path)
 
 
 def missing_member(instance: object, owner: str, name: str) -> NoReturn:

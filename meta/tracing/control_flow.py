@@ -42,6 +42,10 @@ def cond(predicate: Any, then: Callable[..., T], otherwise: Callable[..., T], *o
     A compiled program computes one branch per call. Both branches return nests of the same structure, with tensors of
     the same shapes and dtypes; they may read tensors around them, and write none. Results share no memory with those.
     Gradients flow through the branch that was taken. Raises ArgumentError otherwise."""
+    for name, branch in (("then", then), ("otherwise", otherwise)):
+        if not callable(branch):
+            problem = f"'{name}' is of class {type(branch).__name__}"
+            raise ArgumentError("cond", problem, "functions", "of tensors: meta.where(predicate, then, otherwise)")
     if isinstance(predicate, bool):
         return (then if predicate else otherwise)(*operands)
     if isinstance(predicate, Order):

@@ -59,6 +59,8 @@ def recorder_of(what: Recordable | Callable[..., Any]) -> Callable[..., tracing.
     hint = "compile an instance of it" if is_class else ""
     if not is_class and hasattr(what, "named_parameters"):
         hint = 'write torch.compile(module, backend="meta")'  # a module of torch
+    if isinstance(what, TensorLike):
+        hint = "compile the function, not its result: meta.vm.compile(model)(x)"
     allowed = "a Model, a function, a training step or an IR Module"
     raise ArgumentError("vm", f"{problem} cannot be compiled", allowed, hint)
 

@@ -78,7 +78,8 @@ class OpenSizes:
         for name in self.axes:
             if name not in inputs:
                 problem = f"dynamic names '{name}', which is no input that is an array"
-                raise ArgumentError("vm", problem, ", ".join(inputs), did_you_mean(name, inputs))
+                hint = did_you_mean(name, inputs) or f'write dynamic={{"{inputs[0]}": ...}}' if inputs else ""
+                raise ArgumentError("vm", problem, ", ".join(inputs), hint)
 
 
 def open_sizes(dynamic: Dynamic | None, is_module: bool) -> OpenSizes | None:

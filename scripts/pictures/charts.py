@@ -7,13 +7,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.pictures import svg
 from scripts.pictures.examples import runs
+from scripts.pictures.svg import HEADING, NOTE, SMALL, TEXT, Drawing
 
 ROOT = Path(__file__).resolve().parents[2]
 MEASUREMENTS = ROOT / "docs" / "measurements"
 _WIDTH = 520
-_ROW = 34
+_HEADING, _ROW = 32, 34
 
 
 def table(page: Path, header: str) -> list[dict[str, str]]:
@@ -48,28 +48,23 @@ def bars(title: str, groups: Sequence[tuple[str, Sequence[tuple[str, float]]]]) 
     def x(ratio: float) -> float:
         return left + (right - left) * math.log(ratio / low) / math.log(high / low)
 
-    elements: list[str] = []
-    y = 18.0
+    canvas, y = Drawing(), 18.0
+    axis = y - 14 + sum(_HEADING + _ROW * len(rows) for _, rows in groups)
+    canvas.line([(x(1.0), 24), (x(1.0), axis)], "p-line")
     for name, rows in groups:
-        elements.append(svg.text(left, y, name, size=svg.FONT + 1))
-        y += 8
-        for label, ratio in rows:
-            kind = "good" if ratio <= 1 else "bad"
+        canvas.text(left, y, name, HEADING)
+        for i, (label, ratio) in enumerate(rows):
+            top = y + 8 + i * _ROW
             start, end = sorted((x(1), x(ratio)))
-            elements.append(svg.text(left, y + 12, label, "note"))
-            elements.append(svg.rectangle(start, y + 17, max(end - start, 1), 10, kind))
-            elements.append(svg.text(_WIDTH - 8, y + 26, f"{ratio:.2f}", anchor="end"))
-            y += _ROW
-        y += 24
-    axis = y - 14
+            canvas.text(left, top + 12, label, NOTE)
+            canvas.box(start, top + 17, max(end - start, 1), 10, "p-good" if ratio <= 1 else "p-bad", radius=2)
+            canvas.text(_WIDTH - 8, top + 26, f"{ratio:.2f}", TEXT, "end")
+        y += _HEADING + _ROW * len(rows)
     for tick in (0.03, 0.1, 0.25, 0.5, 1.0, 2.0):
         if low <= tick <= high:
-            elements.insert(0, svg.polyline([(x(tick), 24), (x(tick), axis)]) if tick == 1.0 else "")
-            elements.append(svg.text(x(tick), axis + 16, f"{tick:g}", "note", "middle", svg.SMALL))
-    elements.append(
-        svg.text(left, axis + 34, "time of meta / time of torch; left of 1: meta is faster", "note", size=svg.SMALL)
-    )
-    return svg.picture(title, _WIDTH, axis + 44, filter(None, elements))
+            canvas.text(x(tick), axis + 16, f"{tick:g}", SMALL, "middle")
+    canvas.text(left, axis + 34, "time of meta / time of torch; left of 1: meta is faster", SMALL)
+    return canvas.picture(_WIDTH, axis + 44, title)
 
 
 def losses(name: str) -> str:
@@ -82,17 +77,14 @@ def losses(name: str) -> str:
         x = left + (right - left) * i / (len(values) - 1)
         return round(x, 1), round(bottom - (bottom - top) * (value - low) / (high - low), 1)
 
-    elements = [
-        svg.polyline([(left, top), (left, bottom), (right, bottom)]),
-        svg.polyline([point(i, value) for i, value in enumerate(values)], "curve"),
-        *(
-            svg.text(left - 6, point(0, value)[1] + 4, f"{value:.2g}", "note", "end", svg.SMALL)
-            for value in (low, high)
-        ),
-        svg.text(left, bottom + 18, "step 1", "note", size=svg.SMALL),
-        svg.text(right, bottom + 18, f"{len(values)}", "note", "end", svg.SMALL),
-    ]
-    return svg.picture(f"The loss of the example {name}", _WIDTH, bottom + 28, elements)
+    canvas = Drawing()
+    canvas.line([(left, top), (left, bottom), (right, bottom)], "p-line")
+    canvas.line([point(i, value) for i, value in enumerate(values)], "p-curve")
+    for value in (low, high):
+        canvas.text(left - 6, point(0, value)[1] + 4, f"{value:.2g}", SMALL, "end")
+    canvas.text(left, bottom + 18, "step 1", SMALL)
+    canvas.text(right, bottom + 18, f"{len(values)}", SMALL, "end")
+    return canvas.picture(_WIDTH, bottom + 28, f"The loss of the example {name}")
 
 
 def ratios() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from scripts.pictures import svg
+from scripts.pictures.svg import FRAME, SMALL, TEXT, Drawing
 
 _WIDTH = 520
 _GAP = 34
@@ -26,7 +26,7 @@ Row = Mapping[str, Box]
 
 def diagram(title: str, rows: Sequence[tuple[Row, int]], arrows: Sequence[tuple[str, str, str]]) -> str:
     """Rows of boxes by name, each with its number of columns, and arrows (from, to, label) to boxes further down."""
-    elements: list[str] = []
+    canvas = Drawing()
     places: dict[str, tuple[float, float, float, float]] = {}
     y = 6.0
     for boxes, columns in rows:
@@ -35,21 +35,18 @@ def diagram(title: str, rows: Sequence[tuple[Row, int]], arrows: Sequence[tuple[
             unit = (_WIDTH - 12 + 12) / columns
             x, width = 6 + box.column * unit, unit * box.columns - 12
             places[name] = (x, y, width, height)
-            elements.append(svg.rectangle(x, y, width, height, "box", 6))
+            canvas.box(x, y, width, height, FRAME, radius=6)
             for i, line in enumerate(box.lines):
-                kind = "text" if i == 0 else "note"
-                elements.append(
-                    svg.text(x + 10, y + 19 + i * _LINE, line, kind, size=svg.FONT if i == 0 else svg.SMALL)
-                )
+                canvas.text(x + 10, y + 19 + i * _LINE, line, SMALL if i else TEXT)
         y += height + _GAP
     for start, end, label in arrows:
         (x0, y0, w0, h0), (x1, y1, w1, _) = places[start], places[end]
         low, high = max(x0, x1), min(x0 + w0, x1 + w1)
         x = (low + high) / 2
-        elements.append(svg.polyline([(x, y0 + h0), (x, y1)], arrow=True))
+        canvas.arrow(x, y0 + h0, y1)
         if label:
-            elements.append(svg.text(x + 8, y1 - 12, label, "note", size=svg.SMALL))
-    return svg.picture(title, _WIDTH, y - _GAP + 6, elements)
+            canvas.text(x + 8, y1 - 12, label, SMALL)
+    return canvas.picture(_WIDTH, y - _GAP + 6, title)
 
 
 def declaration() -> str:
@@ -75,7 +72,7 @@ def declaration() -> str:
 def rooms() -> str:
     """The folders of the package in layers; each may import what is below it."""
     layers = [
-        ("cli, testing, inspect, template", "commands, checks, descriptions of operators"),
+        ("cli, testing, inspect", "commands, checks, descriptions of operators"),
         ("data, distributed", "batches; training on several processes"),
         ("frontend, optim, amp, checkpoint, profiler", "other systems, updates, precision, files, times"),
         ("nn", "layers"),
@@ -89,15 +86,13 @@ def rooms() -> str:
         ("backend", "TVM, CUDA, cuDNN, torch, Triton, memory"),
         ("ir, schema, leaves", "typed programs; arguments; errors, dtypes, sizes"),
     ]
-    elements: list[str] = []
+    canvas = Drawing()
     for i, (names, purpose) in enumerate(layers):
         y = 6 + i * 46
-        elements.append(svg.rectangle(6, y, _WIDTH - 12, 40, "box", 6))
-        elements.append(svg.text(16, y + 17, names))
-        elements.append(svg.text(16, y + 33, purpose, "note", size=svg.SMALL))
-    return svg.picture(
-        "The folders of the package, each above what it may import", _WIDTH, 10 + len(layers) * 46, elements
-    )
+        canvas.box(6, y, _WIDTH - 12, 40, FRAME, radius=6)
+        canvas.text(16, y + 17, names, TEXT)
+        canvas.text(16, y + 33, purpose, SMALL)
+    return canvas.picture(_WIDTH, 10 + len(layers) * 46, "The folders of the package, each above what it may import")
 
 
 def call() -> str:

@@ -34,6 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     texts |= dict.fromkeys(_families_on_disk() - set(texts))  # their family was renamed or removed
     if not check:
         _write(texts)
+        docs.record_missing(ops)
     texts |= docs.render(ops)  # reads the modules of gradients
     texts[names.PATH] = names.render()
     if check:

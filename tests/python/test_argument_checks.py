@@ -67,7 +67,7 @@ CASES = [
     (lambda: meta.nn.AdaptiveAvgPool2d(2.0), r"output_size is 2.0; expected an int or a sequence of ints or None"),
     (lambda: meta.nn.Sequential(3), r"\[Sequential\] layers is 3; expected a function or a dict of functions"),
     (lambda: meta.nn.Linear(3), r"\[Linear\] argument 'out_features' is missing; expected in_features, out_features"),
-    (lambda: meta.nn.Linear(3, 4, biass=True), r"\[Linear\] unknown argument 'biass'; .*; did you mean 'bias'\?"),
+    (lambda: meta.nn.Linear(3, 4, biass=True), r"\[Linear\] unknown argument 'biass'; .*; write bias=True"),
     (
         lambda: meta.nn.Linear(3, 4, True, 5),
         r"\[Linear\] 4 positional arguments; expected at most 3: in_features, out_",

@@ -176,7 +176,7 @@ def test_an_exception_in_a_function_names_its_class_and_line() -> None:
         (("float32", "int64"), 'cast it: w.cast("float32")'),
         (("bool", "int32"), 'cast it: x.cast("int32")'),
         (("bfloat16", "bool"), 'cast it: w.cast("bfloat16")'),
-        (("float32", "float64"), 'cast one: w.cast("float32")'),
+        (("float32", "float64"), 'cast one: x.cast("float64")'),
     ],
 )
 def test_the_operand_to_cast_is_not_cut_off(dtypes: tuple[str, str], remedy: str) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 import meta
 from meta._generated.table import FAMILIES, FUNCTIONS
-from meta.errors import ArgumentError
+from meta.errors import ArgumentError, TypeInferenceError
 from meta.spellings import attributes
 from meta.spellings.arguments import ARGUMENTS, LEFT_OUT
 from meta.testing.samples import Sample
@@ -193,6 +193,120 @@ def test_the_keyword_that_the_error_names_runs(sample: Sample, theirs: str, ours
 def test_keywords(code: str, message: str) -> None:
     with pytest.raises(ArgumentError, match=re.escape(message)):
         run(code)
+
+
+@pytest.mark.parametrize(
+    ("code", "ours"),
+    [
+        ("meta.softmax(x, 1, 2, 3)", "meta.softmax(x, 1)"),
+        ("x.softmax(1, 2)", "meta.softmax(x, 1)"),
+        ("meta.split(x, 2, 1, 3)", "meta.split(x, 2, 1)"),
+        ("meta.randint(0, 10, (3,))", "meta.random.randint((3,), 0, 10)"),
+        ("meta.uniform(-1.0, 0.0, (3,))", "meta.random.uniform((3,), -1.0, 0.0)"),
+        ("meta.random.uniform(-1.0, 0.0, (3,))", "meta.random.uniform((3,), -1.0, 0.0)"),
+        ("meta.dropout(x, 0.1)", "meta.dropout(x, meta.random.next_key(), 0.1)"),
+        ("meta.dropout(x, p=0.1)", "meta.dropout(x, meta.random.next_key(), 0.1)"),
+        ("meta.dropout(x)", "meta.dropout(x, meta.random.next_key())"),
+        ('meta.einsum(x, w, "ij,jk->ik")', 'meta.einsum("ij,jk->ik", x1, x2)'),
+        ('x.type("float16")', 'x.cast("float16")'),
+        ("x.size(0)", "x.shape[0]"),
+        ("x.size(dim=1)", "x.shape[1]"),
+        ("optimizer.step(lambda: 0.0)", "step()"),
+        ("nn.Linear(8, out=3)", "out_features=3"),
+        ("nn.Linear(8, 3, True, 'cpu')", "Linear(8, 3, True)"),
+        ("meta.optim.Adam(model, beta1=0.8)", "betas=(0.8, 0.999)"),
+        ("meta.data.batches(x, batch_size=2)", "batch=2"),
+        ("meta.cross_entropy(logits=x, labels=labels)", "x=..., write target=..."),
+        ("meta.optim.TrainStep(model, optimizer, loss_fn=f)", "loss="),
+        ("meta.amp.autocast('cuda', dtype='float16')", "autocast(dtype='float16')"),
+        ("meta.amp.autocast('cuda').__enter__()", '"bfloat16", for all devices'),
+        ("meta.no_grad.__enter__()", "with meta.no_grad():"),
+        ("nn.Sequential([model])", "Sequential(*layers)"),
+        ("meta.dot(x, x)", "meta.matmul(x1, x2)"),
+        ("nn.Linear(4, 3)(labels)", 'x.cast("float32")'),
+        ("meta.optim.TrainStep(model, optimizer, lambda y: y)(x, labels)", "loss=lambda y, target: ..."),
+    ],
+)
+def test_the_call_to_write_instead(code: str, ours: str) -> None:
+    with pytest.raises((ArgumentError, TypeInferenceError)) as caught:
+        run(code)
+    assert re.search(rf"(write|cast it:|cast one:|,) {re.escape(ours)}", str(caught.value)), str(caught.value)
+    if ours.startswith(("meta.", "x.")):
+        run(f"x1, x2 = (x, w) if 'einsum' in {code!r} else (x, x.T)\n{ours}")
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        ("nn.MSELoss(x, x)", "call the layer: MSELoss()(x, target)"),
+        ("nn.ReLU(x)", "call the layer: ReLU()(x)"),
+        ("meta.optim.TrainStep(model, f, optimizer)", "the order is TrainStep(model, optimizer, loss)"),
+        ("model([x, x])", "stack it: meta.stack(...)"),
+        ("meta.cond(x.sum() > 0.0, x, -x)", "meta.where(predicate, then, otherwise)"),
+        ("meta.vm.compile(model(x))", "meta.vm.compile(model)(x)"),
+        ("meta.ones(4, 8, dtype='int64')", "argument 'dtype' given twice"),
+        ("meta.ones(4, 8, dtype='int64')", "write shape=(4, 8)"),
+        ("meta.optim.Adam(lr=0.1)", "argument 'parameters' is missing"),
+        ("meta.conv2d(image, meta.ones((4, 3, 3, 3)), padding='same')", "kernel_size // 2"),
+        ("meta.relu(3.0)", "wrap it: meta.array(...)"),
+        ("nn.MaxPool2d(2)(x)", "add the batch and channels: x[None, None]"),
+        ("meta.schema.Schema('f', 'x')", "write Arg('x', Tensor)"),
+        ("meta.schema.Schema('f', meta.schema.Arg('x', 'Tensor'))", "write Arg('x', Tensor)"),
+        ("meta.register_dialect('mine')", "argument 'plevel' is missing"),
+        ("model.load_state_dict('m.safetensors')", "write meta.load('m.safetensors', into=...)"),
+        ("meta.cross_entropy(labels, x)", "scores come first: meta.cross_entropy(x, target)"),
+    ],
+)
+def test_calls_in_the_habits_of_other_libraries(code: str, hint: str) -> None:
+    with pytest.raises((ArgumentError, TypeInferenceError), match=re.escape(hint)):
+        run(code)
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("from meta import Tensor", "write meta.array([1.0, 2.0]) for meta.Tensor"),
+        ("from meta.data import DataLoader", "write meta.data.batches(x, 2)"),
+        ("from meta.nn import Module", "write meta.Model for nn.Module"),
+        ("import meta.nn.functional as F", "its names are in meta; write import meta"),
+        ("from meta.optim.lr_scheduler import StepLR", "write import meta.optim"),
+        ("from meta.utils.data import DataLoader", "write import meta, meta.data"),
+    ],
+)
+def test_imports_of_other_libraries(line: str, hint: str) -> None:
+    with pytest.raises(ImportError, match=re.escape(hint)):
+        run(line)
+    with pytest.raises(ImportError, match="cannot import name '_x' from 'meta'"):
+        run("from meta import _x")
+
+
+def test_names_of_torch_in_states() -> None:
+    layers = meta.nn.Sequential(meta.nn.Linear(2, 3))
+    for state, name, hint in (
+        (meta.nn.Linear(2, 3).state_dict(), "weight", 'write state["w"]'),
+        (meta.nn.Linear(2, 3).state_dict(), "bias", 'write state["b"]'),
+        (layers.state_dict(), "0.weight", 'write state["layers.0.w"]'),
+        (layers.state_dict(), "layers.0.wieght", "did you mean"),
+    ):
+        with pytest.raises(KeyError, match=re.escape(hint)):
+            state[name]
+    assert layers.state_dict().get("0.weight") is None
+    assert pickle.loads(pickle.dumps(layers.state_dict())).keys() == layers.state_dict().keys()
+
+
+def test_functions_of_torch_on_arrays() -> None:
+    pytest.importorskip("torch")
+    for code, hint in (
+        ("torch.relu(x)", "write meta.relu(x)"),
+        ("torch.nn.functional.softmax(x, 1)", "write meta.softmax(x, axis=1)"),
+        ("torch.nn.functional.linear(x, w)", "write meta.dense(x, model.w, model.b)"),
+        ("torch.nn.Linear(8, 3)(x)", "write meta.dense(x, model.w, model.b)"),
+        ("torch.zeros(4, 8).copy_(x)", "write torch.from_dlpack(x)"),
+    ):
+        with pytest.raises(ArgumentError, match=re.escape(hint)) as caught:
+            run(f"import torch\n{code}")
+        assert "torch/" not in caught.value.location
+    run("import torch\nassert torch.equal(torch.from_dlpack(x), torch.tensor(x.tolist()))")
 
 
 def test_no_argument_is_both_translated_and_left_out_by_the_same_function() -> None:

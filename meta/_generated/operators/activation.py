@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -38,13 +38,13 @@ _r_hardshrink = _s_hardshrink.fast
 
 
 @bound_by_schema
-def hardshrink(x: T, lambd: float = 0.5, **unknown: NoReturn) -> T:
+def hardshrink(x: T, lambd: float = 0.5, *more: NoReturn, **unknown: NoReturn) -> T:
     """x where |x| exceeds `lambd`, else 0.
     x: Input of any shape.
     lambd: Elements of at most this size give 0.
     """
-    if unknown:
-        refuse(_s_hardshrink, (), unknown)
+    if more or unknown:
+        refuse(_s_hardshrink, (x, lambd, *more), unknown)
     try:
         run = _r_hardshrink[x._type, lambd or repr(lambd), lambd.__class__]
     except Exception:
@@ -62,12 +62,12 @@ _r_hardsigmoid = _s_hardsigmoid.fast
 
 
 @bound_by_schema
-def hardsigmoid(x: T, **unknown: NoReturn) -> T:
+def hardsigmoid(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """min(max(x + 3, 0), 6) / 6.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_hardsigmoid, (), unknown)
+    if more or unknown:
+        refuse(_s_hardsigmoid, (x, *more), unknown)
     try:
         run = _r_hardsigmoid[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -85,13 +85,13 @@ _r_hardsigmoid_dx = _s_hardsigmoid_dx.fast
 
 
 @bound_by_schema
-def hardsigmoid_dx(x: T, dy: T, **unknown: NoReturn) -> T:
+def hardsigmoid_dx(x: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of hardsigmoid.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     """
-    if unknown:
-        refuse(_s_hardsigmoid_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_hardsigmoid_dx, (x, dy, *more), unknown)
     try:
         run = _r_hardsigmoid_dx[x._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -109,12 +109,12 @@ _r_hardswish = _s_hardswish.fast
 
 
 @bound_by_schema
-def hardswish(x: T, **unknown: NoReturn) -> T:
+def hardswish(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """x * min(max(x + 3, 0), 6) / 6 (A. Howard et al., 2019).
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_hardswish, (), unknown)
+    if more or unknown:
+        refuse(_s_hardswish, (x, *more), unknown)
     try:
         run = _r_hardswish[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -132,13 +132,13 @@ _r_hardswish_dx = _s_hardswish_dx.fast
 
 
 @bound_by_schema
-def hardswish_dx(x: T, dy: T, **unknown: NoReturn) -> T:
+def hardswish_dx(x: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of hardswish.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     """
-    if unknown:
-        refuse(_s_hardswish_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_hardswish_dx, (x, dy, *more), unknown)
     try:
         run = _r_hardswish_dx[x._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -156,14 +156,14 @@ _r_hardtanh = _s_hardtanh.fast
 
 
 @bound_by_schema
-def hardtanh(x: T, min: float = -1.0, max: float = 1.0, **unknown: NoReturn) -> T:
+def hardtanh(x: T, min: float = -1.0, max: float = 1.0, *more: NoReturn, **unknown: NoReturn) -> T:
     """min(max(x, `min`), `max`) in the dtype of x; NaN stays NaN. The gradient at the bounds is 0, and 1 for `clip`.
     x: Input of any shape.
     min: Lower bound.
     max: Upper bound.
     """
-    if unknown:
-        refuse(_s_hardtanh, (), unknown)
+    if more or unknown:
+        refuse(_s_hardtanh, (x, min, max, *more), unknown)
     try:
         run = _r_hardtanh[x._type, min or repr(min), min.__class__, max or repr(max), max.__class__]
     except Exception:
@@ -181,15 +181,15 @@ _r_hardtanh_dx = _s_hardtanh_dx.fast
 
 
 @bound_by_schema
-def hardtanh_dx(x: T, dy: T, min: float = -1.0, max: float = 1.0, **unknown: NoReturn) -> T:
+def hardtanh_dx(x: T, dy: T, min: float = -1.0, max: float = 1.0, *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of hardtanh.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     min: Lower bound.
     max: Upper bound.
     """
-    if unknown:
-        refuse(_s_hardtanh_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_hardtanh_dx, (x, dy, min, max, *more), unknown)
     try:
         run = _r_hardtanh_dx[x._type, dy._type, min or repr(min), min.__class__, max or repr(max), max.__class__]
     except Exception:
@@ -207,13 +207,13 @@ _r_logsigmoid = _s_logsigmoid.fast
 
 
 @bound_by_schema
-def logsigmoid(x: T, **unknown: NoReturn) -> T:
+def logsigmoid(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """log(sigmoid(x)), computed without overflow.
     Aliases: log_sigmoid.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_logsigmoid, (), unknown)
+    if more or unknown:
+        refuse(_s_logsigmoid, (x, *more), unknown)
     try:
         run = _r_logsigmoid[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -233,12 +233,12 @@ _r_mish = _s_mish.fast
 
 
 @bound_by_schema
-def mish(x: T, **unknown: NoReturn) -> T:
+def mish(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """x * tanh(log(1 + exp(x))) (D. Misra, 2019).
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_mish, (), unknown)
+    if more or unknown:
+        refuse(_s_mish, (x, *more), unknown)
     try:
         run = _r_mish[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -256,12 +256,12 @@ _r_selu = _s_selu.fast
 
 
 @bound_by_schema
-def selu(x: T, **unknown: NoReturn) -> T:
+def selu(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """ELU with the alpha 1.6733 and the scale 1.0507 that keep mean 0 and variance 1 (G. Klambauer et al., 2017).
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_selu, (), unknown)
+    if more or unknown:
+        refuse(_s_selu, (x, *more), unknown)
     try:
         run = _r_selu[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -279,13 +279,13 @@ _r_softshrink = _s_softshrink.fast
 
 
 @bound_by_schema
-def softshrink(x: T, lambd: float = 0.5, **unknown: NoReturn) -> T:
+def softshrink(x: T, lambd: float = 0.5, *more: NoReturn, **unknown: NoReturn) -> T:
     """x - `lambd` above it, x + `lambd` below -`lambd`, else 0; NaN stays NaN.
     x: Input of any shape.
     lambd: Elements of at most this size give 0.
     """
-    if unknown:
-        refuse(_s_softshrink, (), unknown)
+    if more or unknown:
+        refuse(_s_softshrink, (x, lambd, *more), unknown)
     try:
         run = _r_softshrink[x._type, lambd or repr(lambd), lambd.__class__]
     except Exception:
@@ -303,12 +303,12 @@ _r_softsign = _s_softsign.fast
 
 
 @bound_by_schema
-def softsign(x: T, **unknown: NoReturn) -> T:
+def softsign(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """x / (1 + |x|). Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_softsign, (), unknown)
+    if more or unknown:
+        refuse(_s_softsign, (x, *more), unknown)
     try:
         run = _r_softsign[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -326,12 +326,12 @@ _r_tanhshrink = _s_tanhshrink.fast
 
 
 @bound_by_schema
-def tanhshrink(x: T, **unknown: NoReturn) -> T:
+def tanhshrink(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """x - tanh(x), accurate near 0. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_tanhshrink, (), unknown)
+    if more or unknown:
+        refuse(_s_tanhshrink, (x, *more), unknown)
     try:
         run = _r_tanhshrink[x._type]
     except (KeyError, AttributeError, TypeError):

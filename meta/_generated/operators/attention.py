@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -39,12 +39,7 @@ _r_attention_with_lse = _s_attention_with_lse.fast
 
 @bound_by_schema
 def attention_with_lse(
-    q: T,
-    k: T,
-    v: T,
-    causal: bool = False,
-    scale: float | None = None,
-    **unknown: NoReturn,
+    q: T, k: T, v: T, causal: bool = False, scale: float | None = None, *more: NoReturn, **unknown: NoReturn,
 ) -> tuple[T, T]:
     """softmax(scale * q @ k^T) @ v (A. Vaswani et al., "Attention Is All You Need", 2017), and lse, the logarithm of
     the sum of exponentials of each row of scores, for the gradient (T. Dao et al., "FlashAttention", 2022). Halves
@@ -56,8 +51,8 @@ def attention_with_lse(
     causal: Whether query i attends only to keys 0 to i.
     scale: Multiplies the scores; None for 1 / sqrt(features).
     """
-    if unknown:
-        refuse(_s_attention_with_lse, (), unknown)
+    if more or unknown:
+        refuse(_s_attention_with_lse, (q, k, v, causal, scale, *more), unknown)
     try:
         run = _r_attention_with_lse[q._type, k._type, v._type, causal, causal.__class__, scale or repr(scale), scale.__class__]
     except Exception:
@@ -76,14 +71,7 @@ _r_attention_with_lse_dx = _s_attention_with_lse_dx.fast
 
 @bound_by_schema
 def attention_with_lse_dx(
-    q: T,
-    k: T,
-    v: T,
-    y: T,
-    lse: T,
-    dy: T,
-    causal: bool = False,
-    scale: float | None = None,
+    q: T, k: T, v: T, y: T, lse: T, dy: T, causal: bool = False, scale: float | None = None, *more: NoReturn,
     **unknown: NoReturn,
 ) -> tuple[T, T, T]:
     """Gradients of attention_with_lse. With p = exp(scale * q @ k^T - lse) and ds = p * (dy @ v^T - sum(dy * y)):
@@ -98,8 +86,8 @@ def attention_with_lse_dx(
     causal: Whether query i attends only to keys 0 to i.
     scale: Multiplies the scores; None for 1 / sqrt(features).
     """
-    if unknown:
-        refuse(_s_attention_with_lse_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_attention_with_lse_dx, (q, k, v, y, lse, dy, causal, scale, *more), unknown)
     try:
         run = _r_attention_with_lse_dx[q._type, k._type, v._type, y._type, lse._type, dy._type, causal, causal.__class__, scale or repr(scale), scale.__class__]
     except Exception:

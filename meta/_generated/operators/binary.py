@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -38,13 +38,13 @@ _r_add = _s_add.fast
 
 
 @bound_by_schema
-def add(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def add(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """x1 + x2.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_add, (), unknown)
+    if more or unknown:
+        refuse(_s_add, (x1, x2, *more), unknown)
     try:
         run = _r_add[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -62,15 +62,17 @@ _r_addcdiv = _s_addcdiv.fast
 
 
 @bound_by_schema
-def addcdiv(x: T, x1: T | Number | Dim, x2: T | Number | Dim, value: float = 1.0, **unknown: NoReturn) -> T:
+def addcdiv(
+    x: T, x1: T | Number | Dim, x2: T | Number | Dim, value: float = 1.0, *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """x + value * x1 / x2.
     x: The tensor that the quotient is added to.
     x1: Dividend: a tensor or a number; shapes broadcast, dtypes promote.
     x2: Divisor: a tensor or a number.
     value: Factor of the quotient.
     """
-    if unknown:
-        refuse(_s_addcdiv, (), unknown)
+    if more or unknown:
+        refuse(_s_addcdiv, (x, x1, x2, value, *more), unknown)
     try:
         run = _r_addcdiv[x._type, x1._type, x2._type, value or repr(value), value.__class__]
     except Exception:
@@ -88,15 +90,17 @@ _r_addcmul = _s_addcmul.fast
 
 
 @bound_by_schema
-def addcmul(x: T, x1: T | Number | Dim, x2: T | Number | Dim, value: float = 1.0, **unknown: NoReturn) -> T:
+def addcmul(
+    x: T, x1: T | Number | Dim, x2: T | Number | Dim, value: float = 1.0, *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """x + value * x1 * x2.
     x: The tensor that the product is added to.
     x1: First factor: a tensor or a number; shapes broadcast, dtypes promote.
     x2: Second factor: a tensor or a number.
     value: Factor of the product; an integer for integers.
     """
-    if unknown:
-        refuse(_s_addcmul, (), unknown)
+    if more or unknown:
+        refuse(_s_addcmul, (x, x1, x2, value, *more), unknown)
     try:
         run = _r_addcmul[x._type, x1._type, x2._type, value or repr(value), value.__class__]
     except Exception:
@@ -114,14 +118,14 @@ _r_atan2 = _s_atan2.fast
 
 
 @bound_by_schema
-def atan2(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def atan2(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """The angle in radians of the point (x2, x1), in [-pi, pi]. Integers and booleans give float32.
     Aliases: arctan2.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_atan2, (), unknown)
+    if more or unknown:
+        refuse(_s_atan2, (x1, x2, *more), unknown)
     try:
         run = _r_atan2[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -141,15 +145,15 @@ _r_atan2_dx = _s_atan2_dx.fast
 
 
 @bound_by_schema
-def atan2_dx(x1: T | Number | Dim, x2: T | Number | Dim, dy: T, **unknown: NoReturn) -> T:
+def atan2_dx(x1: T | Number | Dim, x2: T | Number | Dim, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of atan2 for its first operand, not summed down to its shape: dy * x2 / (x1**2 + x2**2); 0 at the
     origin, where the angle has no gradient.
     x1: The operand whose gradient is computed.
     x2: The other operand.
     dy: Gradient of the result, of the same type.
     """
-    if unknown:
-        refuse(_s_atan2_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_atan2_dx, (x1, x2, dy, *more), unknown)
     try:
         run = _r_atan2_dx[x1._type, x2._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -167,13 +171,13 @@ _r_bitwise_and = _s_bitwise_and.fast
 
 
 @bound_by_schema
-def bitwise_and(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def bitwise_and(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """Bitwise and of integers or booleans.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_bitwise_and, (), unknown)
+    if more or unknown:
+        refuse(_s_bitwise_and, (x1, x2, *more), unknown)
     try:
         run = _r_bitwise_and[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -188,13 +192,13 @@ _r_bitwise_or = _s_bitwise_or.fast
 
 
 @bound_by_schema
-def bitwise_or(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def bitwise_or(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """Bitwise or of integers or booleans.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_bitwise_or, (), unknown)
+    if more or unknown:
+        refuse(_s_bitwise_or, (x1, x2, *more), unknown)
     try:
         run = _r_bitwise_or[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -209,13 +213,13 @@ _r_bitwise_xor = _s_bitwise_xor.fast
 
 
 @bound_by_schema
-def bitwise_xor(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def bitwise_xor(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """Bitwise exclusive or of integers or booleans.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_bitwise_xor, (), unknown)
+    if more or unknown:
+        refuse(_s_bitwise_xor, (x1, x2, *more), unknown)
     try:
         run = _r_bitwise_xor[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -230,13 +234,13 @@ _r_copysign = _s_copysign.fast
 
 
 @bound_by_schema
-def copysign(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def copysign(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """|x1| with the sign of x2, also for -0.0. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_copysign, (), unknown)
+    if more or unknown:
+        refuse(_s_copysign, (x1, x2, *more), unknown)
     try:
         run = _r_copysign[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -254,14 +258,14 @@ _r_divide = _s_divide.fast
 
 
 @bound_by_schema
-def divide(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def divide(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """x1 / x2. Integers and booleans give float32.
     Aliases: div, true_divide.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_divide, (), unknown)
+    if more or unknown:
+        refuse(_s_divide, (x1, x2, *more), unknown)
     try:
         run = _r_divide[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -283,14 +287,14 @@ _r_equal = _s_equal.fast
 
 
 @bound_by_schema
-def equal(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def equal(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """x1 == x2; false for NaN.
     Aliases: eq.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_equal, (), unknown)
+    if more or unknown:
+        refuse(_s_equal, (x1, x2, *more), unknown)
     try:
         run = _r_equal[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -307,13 +311,13 @@ _r_floor_divide = _s_floor_divide.fast
 
 
 @bound_by_schema
-def floor_divide(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def floor_divide(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """The greatest integer not above x1 / x2. Integers divided by 0 give 0.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_floor_divide, (), unknown)
+    if more or unknown:
+        refuse(_s_floor_divide, (x1, x2, *more), unknown)
     try:
         run = _r_floor_divide[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -331,13 +335,13 @@ _r_fmax = _s_fmax.fast
 
 
 @bound_by_schema
-def fmax(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def fmax(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """The larger operand; the other one where one is NaN.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_fmax, (), unknown)
+    if more or unknown:
+        refuse(_s_fmax, (x1, x2, *more), unknown)
     try:
         run = _r_fmax[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -355,13 +359,13 @@ _r_fmin = _s_fmin.fast
 
 
 @bound_by_schema
-def fmin(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def fmin(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """The smaller operand; the other one where one is NaN.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_fmin, (), unknown)
+    if more or unknown:
+        refuse(_s_fmin, (x1, x2, *more), unknown)
     try:
         run = _r_fmin[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -379,13 +383,13 @@ _r_gcd = _s_gcd.fast
 
 
 @bound_by_schema
-def gcd(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def gcd(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """The greatest common divisor, at least 0; |x1| where x2 is 0.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_gcd, (), unknown)
+    if more or unknown:
+        refuse(_s_gcd, (x1, x2, *more), unknown)
     try:
         run = _r_gcd[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -400,14 +404,14 @@ _r_greater = _s_greater.fast
 
 
 @bound_by_schema
-def greater(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def greater(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """x1 > x2; false for NaN.
     Aliases: gt.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_greater, (), unknown)
+    if more or unknown:
+        refuse(_s_greater, (x1, x2, *more), unknown)
     try:
         run = _r_greater[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -424,14 +428,14 @@ _r_greater_equal = _s_greater_equal.fast
 
 
 @bound_by_schema
-def greater_equal(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def greater_equal(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """x1 >= x2; false for NaN.
     Aliases: ge.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_greater_equal, (), unknown)
+    if more or unknown:
+        refuse(_s_greater_equal, (x1, x2, *more), unknown)
     try:
         run = _r_greater_equal[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -448,14 +452,14 @@ _r_heaviside = _s_heaviside.fast
 
 
 @bound_by_schema
-def heaviside(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def heaviside(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """0 where x1 is negative or NaN, 1 where it is positive, x2 where it is 0. The gradient of x1 is 0, the gradient
     of x2 is dy where x1 is 0; torch has none.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_heaviside, (), unknown)
+    if more or unknown:
+        refuse(_s_heaviside, (x1, x2, *more), unknown)
     try:
         run = _r_heaviside[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -473,13 +477,13 @@ _r_hypot = _s_hypot.fast
 
 
 @bound_by_schema
-def hypot(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def hypot(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """sqrt(x1**2 + x2**2), without overflow. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_hypot, (), unknown)
+    if more or unknown:
+        refuse(_s_hypot, (x1, x2, *more), unknown)
     try:
         run = _r_hypot[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -497,15 +501,15 @@ _r_hypot_dx = _s_hypot_dx.fast
 
 
 @bound_by_schema
-def hypot_dx(x1: T | Number | Dim, x2: T | Number | Dim, y: T, dy: T, **unknown: NoReturn) -> T:
+def hypot_dx(x1: T | Number | Dim, x2: T | Number | Dim, y: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of hypot for its first operand, not summed down to its shape: dy * x1 / y.
     x1: The operand whose gradient is computed.
     x2: The other operand.
     y: The result of hypot.
     dy: Gradient of the result, of the same type.
     """
-    if unknown:
-        refuse(_s_hypot_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_hypot_dx, (x1, x2, y, dy, *more), unknown)
     try:
         run = _r_hypot_dx[x1._type, x2._type, y._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -523,13 +527,13 @@ _r_lcm = _s_lcm.fast
 
 
 @bound_by_schema
-def lcm(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def lcm(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """The least common multiple, at least 0; 0 where one is 0.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_lcm, (), unknown)
+    if more or unknown:
+        refuse(_s_lcm, (x1, x2, *more), unknown)
     try:
         run = _r_lcm[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -544,14 +548,14 @@ _r_left_shift = _s_left_shift.fast
 
 
 @bound_by_schema
-def left_shift(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def left_shift(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """The bits of x1 shifted up by x2, filled with zeros; 0 where x2 is negative or at least the width.
     Aliases: bitwise_left_shift.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_left_shift, (), unknown)
+    if more or unknown:
+        refuse(_s_left_shift, (x1, x2, *more), unknown)
     try:
         run = _r_left_shift[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -568,14 +572,14 @@ _r_lerp = _s_lerp.fast
 
 
 @bound_by_schema
-def lerp(x1: T, x2: T | Number | Dim, weight: T | Number | Dim, **unknown: NoReturn) -> T:
+def lerp(x1: T, x2: T | Number | Dim, weight: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """x1 + weight * (x2 - x1), computed from the nearer end. Integers and booleans give float32.
     x1: Result for the weight 0.
     x2: Result for the weight 1: a tensor or a number; shapes broadcast, dtypes promote.
     weight: Weight of x2: a tensor or a number.
     """
-    if unknown:
-        refuse(_s_lerp, (), unknown)
+    if more or unknown:
+        refuse(_s_lerp, (x1, x2, weight, *more), unknown)
     try:
         run = _r_lerp[x1._type, x2._type, weight._type]
     except (KeyError, AttributeError, TypeError):
@@ -593,14 +597,14 @@ _r_less = _s_less.fast
 
 
 @bound_by_schema
-def less(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def less(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """x1 < x2; false for NaN.
     Aliases: lt.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_less, (), unknown)
+    if more or unknown:
+        refuse(_s_less, (x1, x2, *more), unknown)
     try:
         run = _r_less[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -617,14 +621,14 @@ _r_less_equal = _s_less_equal.fast
 
 
 @bound_by_schema
-def less_equal(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def less_equal(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """x1 <= x2; false for NaN.
     Aliases: le.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_less_equal, (), unknown)
+    if more or unknown:
+        refuse(_s_less_equal, (x1, x2, *more), unknown)
     try:
         run = _r_less_equal[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -641,13 +645,13 @@ _r_logaddexp = _s_logaddexp.fast
 
 
 @bound_by_schema
-def logaddexp(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def logaddexp(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """log(exp(x1) + exp(x2)), without overflow. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_logaddexp, (), unknown)
+    if more or unknown:
+        refuse(_s_logaddexp, (x1, x2, *more), unknown)
     try:
         run = _r_logaddexp[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -665,13 +669,13 @@ _r_logaddexp2 = _s_logaddexp2.fast
 
 
 @bound_by_schema
-def logaddexp2(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def logaddexp2(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """log2(2**x1 + 2**x2), without overflow. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_logaddexp2, (), unknown)
+    if more or unknown:
+        refuse(_s_logaddexp2, (x1, x2, *more), unknown)
     try:
         run = _r_logaddexp2[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -689,13 +693,13 @@ _r_logical_and = _s_logical_and.fast
 
 
 @bound_by_schema
-def logical_and(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def logical_and(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """Whether both are true.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_logical_and, (), unknown)
+    if more or unknown:
+        refuse(_s_logical_and, (x1, x2, *more), unknown)
     try:
         run = _r_logical_and[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -710,13 +714,13 @@ _r_logical_or = _s_logical_or.fast
 
 
 @bound_by_schema
-def logical_or(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def logical_or(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """Whether at least one is true.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_logical_or, (), unknown)
+    if more or unknown:
+        refuse(_s_logical_or, (x1, x2, *more), unknown)
     try:
         run = _r_logical_or[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -731,13 +735,13 @@ _r_logical_xor = _s_logical_xor.fast
 
 
 @bound_by_schema
-def logical_xor(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def logical_xor(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """Whether exactly one is true.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_logical_xor, (), unknown)
+    if more or unknown:
+        refuse(_s_logical_xor, (x1, x2, *more), unknown)
     try:
         run = _r_logical_xor[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -752,13 +756,13 @@ _r_maximum = _s_maximum.fast
 
 
 @bound_by_schema
-def maximum(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def maximum(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """The larger operand; NaN where either is.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_maximum, (), unknown)
+    if more or unknown:
+        refuse(_s_maximum, (x1, x2, *more), unknown)
     try:
         run = _r_maximum[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -776,15 +780,15 @@ _r_maximum_dx = _s_maximum_dx.fast
 
 
 @bound_by_schema
-def maximum_dx(x1: T | Number | Dim, x2: T | Number | Dim, dy: T, **unknown: NoReturn) -> T:
+def maximum_dx(x1: T | Number | Dim, x2: T | Number | Dim, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of maximum for its first operand, not summed down to its shape: dy where x1 is larger, half of it
     where both are equal, else 0.
     x1: The operand whose gradient is computed.
     x2: The other operand.
     dy: Gradient of the result, of the same type.
     """
-    if unknown:
-        refuse(_s_maximum_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_maximum_dx, (x1, x2, dy, *more), unknown)
     try:
         run = _r_maximum_dx[x1._type, x2._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -802,13 +806,13 @@ _r_minimum = _s_minimum.fast
 
 
 @bound_by_schema
-def minimum(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def minimum(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """The smaller operand; NaN where either is.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_minimum, (), unknown)
+    if more or unknown:
+        refuse(_s_minimum, (x1, x2, *more), unknown)
     try:
         run = _r_minimum[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -826,15 +830,15 @@ _r_minimum_dx = _s_minimum_dx.fast
 
 
 @bound_by_schema
-def minimum_dx(x1: T | Number | Dim, x2: T | Number | Dim, dy: T, **unknown: NoReturn) -> T:
+def minimum_dx(x1: T | Number | Dim, x2: T | Number | Dim, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of minimum for its first operand, not summed down to its shape: dy where x1 is smaller, half of it
     where both are equal, else 0.
     x1: The operand whose gradient is computed.
     x2: The other operand.
     dy: Gradient of the result, of the same type.
     """
-    if unknown:
-        refuse(_s_minimum_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_minimum_dx, (x1, x2, dy, *more), unknown)
     try:
         run = _r_minimum_dx[x1._type, x2._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -852,14 +856,14 @@ _r_mod = _s_mod.fast
 
 
 @bound_by_schema
-def mod(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def mod(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """x1 - x2 * floor(x1 / x2), with the sign of x2. Integers modulo 0 give 0.
     Aliases: remainder.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_mod, (), unknown)
+    if more or unknown:
+        refuse(_s_mod, (x1, x2, *more), unknown)
     try:
         run = _r_mod[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -879,14 +883,14 @@ _r_multiply = _s_multiply.fast
 
 
 @bound_by_schema
-def multiply(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def multiply(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """x1 * x2.
     Aliases: mul.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_multiply, (), unknown)
+    if more or unknown:
+        refuse(_s_multiply, (x1, x2, *more), unknown)
     try:
         run = _r_multiply[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -906,13 +910,13 @@ _r_nextafter = _s_nextafter.fast
 
 
 @bound_by_schema
-def nextafter(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def nextafter(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """The number of the dtype next to x1 in the direction of x2.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_nextafter, (), unknown)
+    if more or unknown:
+        refuse(_s_nextafter, (x1, x2, *more), unknown)
     try:
         run = _r_nextafter[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -930,14 +934,14 @@ _r_not_equal = _s_not_equal.fast
 
 
 @bound_by_schema
-def not_equal(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def not_equal(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """x1 != x2; true for NaN.
     Aliases: ne.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_not_equal, (), unknown)
+    if more or unknown:
+        refuse(_s_not_equal, (x1, x2, *more), unknown)
     try:
         run = _r_not_equal[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -954,7 +958,7 @@ _r_power = _s_power.fast
 
 
 @bound_by_schema
-def power(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def power(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """x1 ** x2; x ** 0 is 1; NaN where x1 is negative and finite and x2 is not an integer; (-inf) ** 0.5 is inf and
     (-0.0) ** 0.5 is 0.0, as in C and by torch with a tensor as exponent (with the number 0.5, torch gives NaN and
     -0.0). Integers to negative powers are truncated: 1 and -1 give 1 or -1, all others 0.
@@ -962,8 +966,8 @@ def power(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_power, (), unknown)
+    if more or unknown:
+        refuse(_s_power, (x1, x2, *more), unknown)
     try:
         run = _r_power[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -983,15 +987,15 @@ _r_right_shift = _s_right_shift.fast
 
 
 @bound_by_schema
-def right_shift(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def right_shift(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """The bits of x1 shifted down by x2, filled with the sign bit; a negative or too large x2 counts as the width
     less one.
     Aliases: bitwise_right_shift.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_right_shift, (), unknown)
+    if more or unknown:
+        refuse(_s_right_shift, (x1, x2, *more), unknown)
     try:
         run = _r_right_shift[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -1008,14 +1012,14 @@ _r_subtract = _s_subtract.fast
 
 
 @bound_by_schema
-def subtract(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def subtract(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """x1 - x2.
     Aliases: sub.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_subtract, (), unknown)
+    if more or unknown:
+        refuse(_s_subtract, (x1, x2, *more), unknown)
     try:
         run = _r_subtract[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -1035,13 +1039,13 @@ _r_trunc_divide = _s_trunc_divide.fast
 
 
 @bound_by_schema
-def trunc_divide(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def trunc_divide(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """x1 / x2 rounded towards zero. Integers divided by 0 give 0.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_trunc_divide, (), unknown)
+    if more or unknown:
+        refuse(_s_trunc_divide, (x1, x2, *more), unknown)
     try:
         run = _r_trunc_divide[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -1059,14 +1063,14 @@ _r_trunc_mod = _s_trunc_mod.fast
 
 
 @bound_by_schema
-def trunc_mod(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def trunc_mod(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """x1 - x2 * trunc(x1 / x2), with the sign of x1. Integers modulo 0 give 0.
     Aliases: fmod.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_trunc_mod, (), unknown)
+    if more or unknown:
+        refuse(_s_trunc_mod, (x1, x2, *more), unknown)
     try:
         run = _r_trunc_mod[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -1086,14 +1090,14 @@ _r_where = _s_where.fast
 
 
 @bound_by_schema
-def where(condition: T, x: T | Number | Dim, y: T | Number | Dim, **unknown: NoReturn) -> T:
+def where(condition: T, x: T | Number | Dim, y: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """x where the condition is true, y elsewhere. The dtypes of x and y promote.
     condition: Condition, bool.
     x: Values where the condition is true: a tensor or a number.
     y: Values where it is false: a tensor or a number; all three shapes broadcast.
     """
-    if unknown:
-        refuse(_s_where, (), unknown)
+    if more or unknown:
+        refuse(_s_where, (condition, x, y, *more), unknown)
     try:
         run = _r_where[condition._type, x._type, y._type]
     except (KeyError, AttributeError, TypeError):
@@ -1111,13 +1115,13 @@ _r_xlog1py = _s_xlog1py.fast
 
 
 @bound_by_schema
-def xlog1py(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def xlog1py(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """x1 * log(1 + x2); 0 where x1 is 0, unless x2 is NaN. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_xlog1py, (), unknown)
+    if more or unknown:
+        refuse(_s_xlog1py, (x1, x2, *more), unknown)
     try:
         run = _r_xlog1py[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -1135,13 +1139,13 @@ _r_xlogy = _s_xlogy.fast
 
 
 @bound_by_schema
-def xlogy(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def xlogy(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """x1 * log(x2); 0 where x1 is 0, unless x2 is NaN. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_xlogy, (), unknown)
+    if more or unknown:
+        refuse(_s_xlogy, (x1, x2, *more), unknown)
     try:
         run = _r_xlogy[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -38,15 +38,15 @@ _r_all_gather = _s_all_gather.fast
 
 
 @bound_by_schema
-def all_gather(x: T, axis: int = 0, group: str = 'world', ranks: int = 1, **unknown: NoReturn) -> T:
+def all_gather(x: T, axis: int = 0, group: str = 'world', ranks: int = 1, *more: NoReturn, **unknown: NoReturn) -> T:
     """The tensors of all ranks concatenated along an axis in the order of the ranks, on every rank.
     x: This rank's tensor, of one type on all ranks.
     axis: Axis along which the ranks' tensors are concatenated.
     group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
     ranks: Number of ranks in the group; with 1, x is the result.
     """
-    if unknown:
-        refuse(_s_all_gather, (), unknown)
+    if more or unknown:
+        refuse(_s_all_gather, (x, axis, group, ranks, *more), unknown)
     try:
         run = _r_all_gather[x._type, axis, axis.__class__, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -65,11 +65,8 @@ _r_all_reduce = _s_all_reduce.fast
 
 @bound_by_schema
 def all_reduce(
-    x: T,
-    reduction: Literal['sum', 'mean', 'max', 'min', 'product'] = 'sum',
-    group: str = 'world',
-    ranks: int = 1,
-    **unknown: NoReturn,
+    x: T, reduction: Literal['sum', 'mean', 'max', 'min', 'product'] = 'sum', group: str = 'world', ranks: int = 1,
+    *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """The sum, mean, maximum, minimum or product of the ranks' tensors, on every rank.
     x: This rank's tensor, of one type on all ranks.
@@ -77,8 +74,8 @@ def all_reduce(
     group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
     ranks: Number of ranks in the group; with 1, x is the result.
     """
-    if unknown:
-        refuse(_s_all_reduce, (), unknown)
+    if more or unknown:
+        refuse(_s_all_reduce, (x, reduction, group, ranks, *more), unknown)
     try:
         run = _r_all_reduce[x._type, reduction, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -97,11 +94,7 @@ _r_all_reduce_when = _s_all_reduce_when.fast
 
 @bound_by_schema
 def all_reduce_when(
-    x: T,
-    when: T,
-    reduction: Literal['sum', 'mean'] = 'sum',
-    group: str = 'world',
-    ranks: int = 1,
+    x: T, when: T, reduction: Literal['sum', 'mean'] = 'sum', group: str = 'world', ranks: int = 1, *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """The sum or mean of the ranks' tensors where a condition holds, else this rank's tensor.
@@ -111,8 +104,8 @@ def all_reduce_when(
     group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
     ranks: Number of ranks in the group; with 1, x is the result.
     """
-    if unknown:
-        refuse(_s_all_reduce_when, (), unknown)
+    if more or unknown:
+        refuse(_s_all_reduce_when, (x, when, reduction, group, ranks, *more), unknown)
     try:
         run = _r_all_reduce_when[x._type, when._type, reduction, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -131,11 +124,7 @@ _r_all_to_all = _s_all_to_all.fast
 
 @bound_by_schema
 def all_to_all(
-    x: T,
-    split_axis: int = 0,
-    concat_axis: int = 0,
-    group: str = 'world',
-    ranks: int = 1,
+    x: T, split_axis: int = 0, concat_axis: int = 0, group: str = 'world', ranks: int = 1, *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """Part i of every rank's tensor, divided along `split_axis`, on rank i, concatenated along `concat_axis`.
@@ -145,8 +134,8 @@ def all_to_all(
     group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
     ranks: Number of ranks in the group; with 1, x is the result.
     """
-    if unknown:
-        refuse(_s_all_to_all, (), unknown)
+    if more or unknown:
+        refuse(_s_all_to_all, (x, split_axis, concat_axis, group, ranks, *more), unknown)
     try:
         run = _r_all_to_all[x._type, split_axis, split_axis.__class__, concat_axis, concat_axis.__class__, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -164,14 +153,14 @@ _r_barrier = _s_barrier.fast
 
 
 @bound_by_schema
-def barrier(x: T, group: str = 'world', ranks: int = 1, **unknown: NoReturn) -> T:
+def barrier(x: T, group: str = 'world', ranks: int = 1, *more: NoReturn, **unknown: NoReturn) -> T:
     """x, after all ranks have come to this call.
     x: This rank's tensor, of one type on all ranks.
     group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
     ranks: Number of ranks in the group; with 1, x is the result.
     """
-    if unknown:
-        refuse(_s_barrier, (), unknown)
+    if more or unknown:
+        refuse(_s_barrier, (x, group, ranks, *more), unknown)
     try:
         run = _r_barrier[x._type, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -189,15 +178,17 @@ _r_broadcast_from = _s_broadcast_from.fast
 
 
 @bound_by_schema
-def broadcast_from(x: T, source: int = 0, group: str = 'world', ranks: int = 1, **unknown: NoReturn) -> T:
+def broadcast_from(
+    x: T, source: int = 0, group: str = 'world', ranks: int = 1, *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """The tensor of one rank, on every rank.
     x: This rank's tensor, of one type on all ranks.
     source: Rank in the group whose tensor is the result.
     group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
     ranks: Number of ranks in the group; with 1, x is the result.
     """
-    if unknown:
-        refuse(_s_broadcast_from, (), unknown)
+    if more or unknown:
+        refuse(_s_broadcast_from, (x, source, group, ranks, *more), unknown)
     try:
         run = _r_broadcast_from[x._type, source, source.__class__, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -216,11 +207,7 @@ _r_group_rank = _s_group_rank.fast
 
 @bound_by_schema
 def group_rank(
-    group: str = 'world',
-    ranks: int = 1,
-    device: DeviceLike = 'cpu',
-    *more: NoReturn,
-    **unknown: NoReturn,
+    group: str = 'world', ranks: int = 1, device: DeviceLike = 'cpu', *more: NoReturn, **unknown: NoReturn,
 ) -> NDArray:
     """The number of this rank in the group, a 0-d int64 tensor. Programs of all ranks are equal; this tells them
     apart at run time.
@@ -245,12 +232,8 @@ _r_reduce_scatter = _s_reduce_scatter.fast
 
 @bound_by_schema
 def reduce_scatter(
-    x: T,
-    axis: int = 0,
-    reduction: Literal['sum', 'mean'] = 'sum',
-    group: str = 'world',
-    ranks: int = 1,
-    **unknown: NoReturn,
+    x: T, axis: int = 0, reduction: Literal['sum', 'mean'] = 'sum', group: str = 'world', ranks: int = 1,
+    *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """This rank's part of the sum or mean of the ranks' tensors, which is divided along an axis.
     x: This rank's tensor, of one type on all ranks.
@@ -259,8 +242,8 @@ def reduce_scatter(
     group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
     ranks: Number of ranks in the group; with 1, x is the result.
     """
-    if unknown:
-        refuse(_s_reduce_scatter, (), unknown)
+    if more or unknown:
+        refuse(_s_reduce_scatter, (x, axis, reduction, group, ranks, *more), unknown)
     try:
         run = _r_reduce_scatter[x._type, axis, axis.__class__, reduction, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -279,12 +262,8 @@ _r_reduce_to = _s_reduce_to.fast
 
 @bound_by_schema
 def reduce_to(
-    x: T,
-    destination: int = 0,
-    reduction: Literal['sum', 'mean'] = 'sum',
-    group: str = 'world',
-    ranks: int = 1,
-    **unknown: NoReturn,
+    x: T, destination: int = 0, reduction: Literal['sum', 'mean'] = 'sum', group: str = 'world', ranks: int = 1,
+    *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """The sum or mean of the ranks' tensors on one rank, zeros on the others.
     x: This rank's tensor, of one type on all ranks.
@@ -293,8 +272,8 @@ def reduce_to(
     group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
     ranks: Number of ranks in the group; with 1, x is the result.
     """
-    if unknown:
-        refuse(_s_reduce_to, (), unknown)
+    if more or unknown:
+        refuse(_s_reduce_to, (x, destination, reduction, group, ranks, *more), unknown)
     try:
         run = _r_reduce_to[x._type, destination, destination.__class__, reduction, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -313,10 +292,7 @@ _r_send_receive = _s_send_receive.fast
 
 @bound_by_schema
 def send_receive(
-    x: T,
-    pairs: Sequence[int] | Sequence[Sequence[int]],
-    group: str = 'world',
-    ranks: int = 1,
+    x: T, pairs: Sequence[int] | Sequence[Sequence[int]], group: str = 'world', ranks: int = 1, *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """The tensor that another rank sent; zeros where none did.
@@ -325,8 +301,8 @@ def send_receive(
     group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
     ranks: Number of ranks in the group; with 1, x is the result.
     """
-    if unknown:
-        refuse(_s_send_receive, (), unknown)
+    if more or unknown:
+        refuse(_s_send_receive, (x, pairs, group, ranks, *more), unknown)
     try:
         run = _r_send_receive[x._type, dumps(pairs, 2), group, ranks, ranks.__class__]
     except Exception:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -38,13 +38,13 @@ _r_angle = _s_angle.fast
 
 
 @bound_by_schema
-def angle(x: T, **unknown: NoReturn) -> T:
+def angle(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The angle of a complex number in radians, in [-pi, pi]; of a real one 0, pi below zero and NaN for NaN.
     Integers and booleans give float32, complex numbers the dtype of their parts.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_angle, (), unknown)
+    if more or unknown:
+        refuse(_s_angle, (x, *more), unknown)
     try:
         run = _r_angle[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -62,13 +62,13 @@ _r_complex = _s_complex.fast
 
 
 @bound_by_schema
-def complex(re: T, im: T, **unknown: NoReturn) -> T:
+def complex(re: T, im: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """re + im * 1j: float32 gives complex64, float64 complex128.
     re: Real parts, float32 or float64.
     im: Imaginary parts, of the same dtype; shapes broadcast.
     """
-    if unknown:
-        refuse(_s_complex, (), unknown)
+    if more or unknown:
+        refuse(_s_complex, (re, im, *more), unknown)
     try:
         run = _r_complex[re._type, im._type]
     except (KeyError, AttributeError, TypeError):
@@ -86,13 +86,13 @@ _r_conj = _s_conj.fast
 
 
 @bound_by_schema
-def conj(x: T, **unknown: NoReturn) -> T:
+def conj(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The complex conjugate: the imaginary part has the other sign. Real numbers stay as they are.
     Aliases: conjugate.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_conj, (), unknown)
+    if more or unknown:
+        refuse(_s_conj, (x, *more), unknown)
     try:
         run = _r_conj[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -112,12 +112,12 @@ _r_imag = _s_imag.fast
 
 
 @bound_by_schema
-def imag(x: T, **unknown: NoReturn) -> T:
+def imag(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The imaginary part of each element of a complex tensor.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_imag, (), unknown)
+    if more or unknown:
+        refuse(_s_imag, (x, *more), unknown)
     try:
         run = _r_imag[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -135,13 +135,13 @@ _r_polar = _s_polar.fast
 
 
 @bound_by_schema
-def polar(radius: T, phase: T, **unknown: NoReturn) -> T:
+def polar(radius: T, phase: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """radius * exp(phase * 1j): float32 gives complex64, float64 complex128.
     radius: Absolute values, float32 or float64.
     phase: Angles in radians, of the same dtype; shapes broadcast.
     """
-    if unknown:
-        refuse(_s_polar, (), unknown)
+    if more or unknown:
+        refuse(_s_polar, (radius, phase, *more), unknown)
     try:
         run = _r_polar[radius._type, phase._type]
     except (KeyError, AttributeError, TypeError):
@@ -159,12 +159,12 @@ _r_real = _s_real.fast
 
 
 @bound_by_schema
-def real(x: T, **unknown: NoReturn) -> T:
+def real(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The real part of each element. Complex numbers give the dtype of their parts.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_real, (), unknown)
+    if more or unknown:
+        refuse(_s_real, (x, *more), unknown)
     try:
         run = _r_real[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -182,12 +182,12 @@ _r_sgn = _s_sgn.fast
 
 
 @bound_by_schema
-def sgn(x: T, **unknown: NoReturn) -> T:
+def sgn(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """x / abs(x), 0 at 0; of real numbers the sign, 0 for NaN.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_sgn, (), unknown)
+    if more or unknown:
+        refuse(_s_sgn, (x, *more), unknown)
     try:
         run = _r_sgn[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -205,12 +205,12 @@ _r_view_as_complex = _s_view_as_complex.fast
 
 
 @bound_by_schema
-def view_as_complex(x: T, **unknown: NoReturn) -> T:
+def view_as_complex(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Complex numbers from real and imaginary parts along the last axis, in the memory of x.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_view_as_complex, (), unknown)
+    if more or unknown:
+        refuse(_s_view_as_complex, (x, *more), unknown)
     try:
         run = _r_view_as_complex[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -228,12 +228,12 @@ _r_view_as_real = _s_view_as_real.fast
 
 
 @bound_by_schema
-def view_as_real(x: T, **unknown: NoReturn) -> T:
+def view_as_real(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The real and imaginary parts along a new last axis of size 2, in the memory of x.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_view_as_real, (), unknown)
+    if more or unknown:
+        refuse(_s_view_as_real, (x, *more), unknown)
     try:
         run = _r_view_as_real[x._type]
     except (KeyError, AttributeError, TypeError):

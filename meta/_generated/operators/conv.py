@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -40,13 +40,8 @@ _i_conv1d = KnownItems()
 
 @bound_by_schema
 def conv1d(
-    x: T,
-    w: T,
-    stride: int | Sequence[Dim] = (1,),
-    padding: int | Sequence[Dim] = (0,),
-    dilation: int | Sequence[Dim] = (1,),
-    groups: int = 1,
-    channels_last: bool = False,
+    x: T, w: T, stride: int | Sequence[Dim] = (1,), padding: int | Sequence[Dim] = (0,),
+    dilation: int | Sequence[Dim] = (1,), groups: int = 1, channels_last: bool = False, *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
@@ -61,8 +56,8 @@ def conv1d(
     channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
         (out channels, *window, channels / groups).
     """
-    if unknown:
-        refuse(_s_conv1d, (), unknown)
+    if more or unknown:
+        refuse(_s_conv1d, (x, w, stride, padding, dilation, groups, channels_last, *more), unknown)
     try:
         _k0, _k1, _k2, _known = _i_conv1d[stride, padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
@@ -86,14 +81,8 @@ _i_conv1d_dw = KnownItems()
 
 @bound_by_schema
 def conv1d_dw(
-    x: T,
-    dy: T,
-    shape: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (1,),
-    padding: int | Sequence[Dim] = (0,),
-    dilation: int | Sequence[Dim] = (1,),
-    groups: int = 1,
-    channels_last: bool = False,
+    x: T, dy: T, shape: int | Sequence[Dim], stride: int | Sequence[Dim] = (1,), padding: int | Sequence[Dim] = (0,),
+    dilation: int | Sequence[Dim] = (1,), groups: int = 1, channels_last: bool = False, *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """Gradient of a convolution with respect to its kernel.
@@ -107,8 +96,8 @@ def conv1d_dw(
     channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
         (out channels, *window, channels / groups).
     """
-    if unknown:
-        refuse(_s_conv1d_dw, (), unknown)
+    if more or unknown:
+        refuse(_s_conv1d_dw, (x, dy, shape, stride, padding, dilation, groups, channels_last, *more), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv1d_dw[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -132,14 +121,8 @@ _i_conv1d_dx = KnownItems()
 
 @bound_by_schema
 def conv1d_dx(
-    w: T,
-    dy: T,
-    shape: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (1,),
-    padding: int | Sequence[Dim] = (0,),
-    dilation: int | Sequence[Dim] = (1,),
-    groups: int = 1,
-    channels_last: bool = False,
+    w: T, dy: T, shape: int | Sequence[Dim], stride: int | Sequence[Dim] = (1,), padding: int | Sequence[Dim] = (0,),
+    dilation: int | Sequence[Dim] = (1,), groups: int = 1, channels_last: bool = False, *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """Gradient of a convolution with respect to its input.
@@ -153,8 +136,8 @@ def conv1d_dx(
     channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
         (out channels, *window, channels / groups).
     """
-    if unknown:
-        refuse(_s_conv1d_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_conv1d_dx, (w, dy, shape, stride, padding, dilation, groups, channels_last, *more), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv1d_dx[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -178,14 +161,9 @@ _i_conv1d_transpose = KnownItems()
 
 @bound_by_schema
 def conv1d_transpose(
-    x: T,
-    w: T,
-    stride: int | Sequence[Dim] = (1,),
-    padding: int | Sequence[Dim] = (0,),
-    output_padding: int | Sequence[Dim] = (0,),
-    dilation: int | Sequence[Dim] = (1,),
-    groups: int = 1,
-    **unknown: NoReturn,
+    x: T, w: T, stride: int | Sequence[Dim] = (1,), padding: int | Sequence[Dim] = (0,),
+    output_padding: int | Sequence[Dim] = (0,), dilation: int | Sequence[Dim] = (1,), groups: int = 1,
+    *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """The transpose of a convolution, which is also its gradient with respect to the input: every element of x adds a
     scaled copy of the kernel to the result.
@@ -197,8 +175,8 @@ def conv1d_transpose(
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
     """
-    if unknown:
-        refuse(_s_conv1d_transpose, (), unknown)
+    if more or unknown:
+        refuse(_s_conv1d_transpose, (x, w, stride, padding, output_padding, dilation, groups, *more), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv1d_transpose[stride, padding, output_padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (output_padding is not _k2 and dumps(output_padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -222,13 +200,8 @@ _i_conv2d = KnownItems()
 
 @bound_by_schema
 def conv2d(
-    x: T,
-    w: T,
-    stride: int | Sequence[Dim] = (1, 1),
-    padding: int | Sequence[Dim] = (0, 0),
-    dilation: int | Sequence[Dim] = (1, 1),
-    groups: int = 1,
-    channels_last: bool = False,
+    x: T, w: T, stride: int | Sequence[Dim] = (1, 1), padding: int | Sequence[Dim] = (0, 0),
+    dilation: int | Sequence[Dim] = (1, 1), groups: int = 1, channels_last: bool = False, *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
@@ -243,8 +216,8 @@ def conv2d(
     channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
         (out channels, *window, channels / groups).
     """
-    if unknown:
-        refuse(_s_conv2d, (), unknown)
+    if more or unknown:
+        refuse(_s_conv2d, (x, w, stride, padding, dilation, groups, channels_last, *more), unknown)
     try:
         _k0, _k1, _k2, _known = _i_conv2d[stride, padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
@@ -268,15 +241,9 @@ _i_conv2d_dw = KnownItems()
 
 @bound_by_schema
 def conv2d_dw(
-    x: T,
-    dy: T,
-    shape: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (1, 1),
-    padding: int | Sequence[Dim] = (0, 0),
-    dilation: int | Sequence[Dim] = (1, 1),
-    groups: int = 1,
-    channels_last: bool = False,
-    **unknown: NoReturn,
+    x: T, dy: T, shape: int | Sequence[Dim], stride: int | Sequence[Dim] = (1, 1),
+    padding: int | Sequence[Dim] = (0, 0), dilation: int | Sequence[Dim] = (1, 1), groups: int = 1,
+    channels_last: bool = False, *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """Gradient of a convolution with respect to its kernel.
     x: Input of the forward operator.
@@ -289,8 +256,8 @@ def conv2d_dw(
     channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
         (out channels, *window, channels / groups).
     """
-    if unknown:
-        refuse(_s_conv2d_dw, (), unknown)
+    if more or unknown:
+        refuse(_s_conv2d_dw, (x, dy, shape, stride, padding, dilation, groups, channels_last, *more), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv2d_dw[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -314,15 +281,9 @@ _i_conv2d_dx = KnownItems()
 
 @bound_by_schema
 def conv2d_dx(
-    w: T,
-    dy: T,
-    shape: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (1, 1),
-    padding: int | Sequence[Dim] = (0, 0),
-    dilation: int | Sequence[Dim] = (1, 1),
-    groups: int = 1,
-    channels_last: bool = False,
-    **unknown: NoReturn,
+    w: T, dy: T, shape: int | Sequence[Dim], stride: int | Sequence[Dim] = (1, 1),
+    padding: int | Sequence[Dim] = (0, 0), dilation: int | Sequence[Dim] = (1, 1), groups: int = 1,
+    channels_last: bool = False, *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """Gradient of a convolution with respect to its input.
     w: Kernel of the forward operator.
@@ -335,8 +296,8 @@ def conv2d_dx(
     channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
         (out channels, *window, channels / groups).
     """
-    if unknown:
-        refuse(_s_conv2d_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_conv2d_dx, (w, dy, shape, stride, padding, dilation, groups, channels_last, *more), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv2d_dx[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -360,16 +321,9 @@ _i_conv2d_epilogue = KnownItems()
 
 @bound_by_schema
 def conv2d_epilogue(
-    x: T,
-    w: T,
-    bias: T | None = None,
-    other: T | None = None,
-    relu: bool = False,
-    stride: int | Sequence[Dim] = (1, 1),
-    padding: int | Sequence[Dim] = (0, 0),
-    dilation: int | Sequence[Dim] = (1, 1),
-    groups: int = 1,
-    channels_last: bool = False,
+    x: T, w: T, bias: T | None = None, other: T | None = None, relu: bool = False,
+    stride: int | Sequence[Dim] = (1, 1), padding: int | Sequence[Dim] = (0, 0),
+    dilation: int | Sequence[Dim] = (1, 1), groups: int = 1, channels_last: bool = False, *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """conv2d, then a bias for each channel, then the sum with a tensor, then relu. Programs call it where a library
@@ -386,8 +340,8 @@ def conv2d_epilogue(
     channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
         (out channels, *window, channels / groups).
     """
-    if unknown:
-        refuse(_s_conv2d_epilogue, (), unknown)
+    if more or unknown:
+        refuse(_s_conv2d_epilogue, (x, w, bias, other, relu, stride, padding, dilation, groups, channels_last, *more), unknown)
     try:
         _k0, _k1, _k2, _known = _i_conv2d_epilogue[stride, padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
@@ -411,16 +365,9 @@ _i_conv2d_packed = KnownItems()
 
 @bound_by_schema
 def conv2d_packed(
-    x: T,
-    w: T,
-    channels: int,
-    bias: T | None = None,
-    other: T | None = None,
-    relu: bool = False,
-    stride: int | Sequence[Dim] = (1, 1),
-    padding: int | Sequence[Dim] = (0, 0),
-    dilation: int | Sequence[Dim] = (1, 1),
-    **unknown: NoReturn,
+    x: T, w: T, channels: int, bias: T | None = None, other: T | None = None, relu: bool = False,
+    stride: int | Sequence[Dim] = (1, 1), padding: int | Sequence[Dim] = (0, 0),
+    dilation: int | Sequence[Dim] = (1, 1), *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """conv2d_epilogue with channels last and a kernel in panels of out channels, which lie next to each other.
     Programs call it with constant kernels, packed when they are compiled.
@@ -434,8 +381,8 @@ def conv2d_packed(
     padding: Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right).
     dilation: Step between the elements of a window: one int, or one per axis.
     """
-    if unknown:
-        refuse(_s_conv2d_packed, (), unknown)
+    if more or unknown:
+        refuse(_s_conv2d_packed, (x, w, channels, bias, other, relu, stride, padding, dilation, *more), unknown)
     try:
         _k0, _k1, _k2, _known = _i_conv2d_packed[stride, padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
@@ -459,14 +406,9 @@ _i_conv2d_transpose = KnownItems()
 
 @bound_by_schema
 def conv2d_transpose(
-    x: T,
-    w: T,
-    stride: int | Sequence[Dim] = (1, 1),
-    padding: int | Sequence[Dim] = (0, 0),
-    output_padding: int | Sequence[Dim] = (0, 0),
-    dilation: int | Sequence[Dim] = (1, 1),
-    groups: int = 1,
-    **unknown: NoReturn,
+    x: T, w: T, stride: int | Sequence[Dim] = (1, 1), padding: int | Sequence[Dim] = (0, 0),
+    output_padding: int | Sequence[Dim] = (0, 0), dilation: int | Sequence[Dim] = (1, 1), groups: int = 1,
+    *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """The transpose of a convolution, which is also its gradient with respect to the input: every element of x adds a
     scaled copy of the kernel to the result.
@@ -478,8 +420,8 @@ def conv2d_transpose(
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
     """
-    if unknown:
-        refuse(_s_conv2d_transpose, (), unknown)
+    if more or unknown:
+        refuse(_s_conv2d_transpose, (x, w, stride, padding, output_padding, dilation, groups, *more), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv2d_transpose[stride, padding, output_padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (output_padding is not _k2 and dumps(output_padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -503,13 +445,8 @@ _i_conv3d = KnownItems()
 
 @bound_by_schema
 def conv3d(
-    x: T,
-    w: T,
-    stride: int | Sequence[Dim] = (1, 1, 1),
-    padding: int | Sequence[Dim] = (0, 0, 0),
-    dilation: int | Sequence[Dim] = (1, 1, 1),
-    groups: int = 1,
-    channels_last: bool = False,
+    x: T, w: T, stride: int | Sequence[Dim] = (1, 1, 1), padding: int | Sequence[Dim] = (0, 0, 0),
+    dilation: int | Sequence[Dim] = (1, 1, 1), groups: int = 1, channels_last: bool = False, *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
@@ -524,8 +461,8 @@ def conv3d(
     channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
         (out channels, *window, channels / groups).
     """
-    if unknown:
-        refuse(_s_conv3d, (), unknown)
+    if more or unknown:
+        refuse(_s_conv3d, (x, w, stride, padding, dilation, groups, channels_last, *more), unknown)
     try:
         _k0, _k1, _k2, _known = _i_conv3d[stride, padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
@@ -549,15 +486,9 @@ _i_conv3d_dw = KnownItems()
 
 @bound_by_schema
 def conv3d_dw(
-    x: T,
-    dy: T,
-    shape: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (1, 1, 1),
-    padding: int | Sequence[Dim] = (0, 0, 0),
-    dilation: int | Sequence[Dim] = (1, 1, 1),
-    groups: int = 1,
-    channels_last: bool = False,
-    **unknown: NoReturn,
+    x: T, dy: T, shape: int | Sequence[Dim], stride: int | Sequence[Dim] = (1, 1, 1),
+    padding: int | Sequence[Dim] = (0, 0, 0), dilation: int | Sequence[Dim] = (1, 1, 1), groups: int = 1,
+    channels_last: bool = False, *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """Gradient of a convolution with respect to its kernel.
     x: Input of the forward operator.
@@ -570,8 +501,8 @@ def conv3d_dw(
     channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
         (out channels, *window, channels / groups).
     """
-    if unknown:
-        refuse(_s_conv3d_dw, (), unknown)
+    if more or unknown:
+        refuse(_s_conv3d_dw, (x, dy, shape, stride, padding, dilation, groups, channels_last, *more), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv3d_dw[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -595,15 +526,9 @@ _i_conv3d_dx = KnownItems()
 
 @bound_by_schema
 def conv3d_dx(
-    w: T,
-    dy: T,
-    shape: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (1, 1, 1),
-    padding: int | Sequence[Dim] = (0, 0, 0),
-    dilation: int | Sequence[Dim] = (1, 1, 1),
-    groups: int = 1,
-    channels_last: bool = False,
-    **unknown: NoReturn,
+    w: T, dy: T, shape: int | Sequence[Dim], stride: int | Sequence[Dim] = (1, 1, 1),
+    padding: int | Sequence[Dim] = (0, 0, 0), dilation: int | Sequence[Dim] = (1, 1, 1), groups: int = 1,
+    channels_last: bool = False, *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """Gradient of a convolution with respect to its input.
     w: Kernel of the forward operator.
@@ -616,8 +541,8 @@ def conv3d_dx(
     channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
         (out channels, *window, channels / groups).
     """
-    if unknown:
-        refuse(_s_conv3d_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_conv3d_dx, (w, dy, shape, stride, padding, dilation, groups, channels_last, *more), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv3d_dx[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -641,14 +566,9 @@ _i_conv3d_transpose = KnownItems()
 
 @bound_by_schema
 def conv3d_transpose(
-    x: T,
-    w: T,
-    stride: int | Sequence[Dim] = (1, 1, 1),
-    padding: int | Sequence[Dim] = (0, 0, 0),
-    output_padding: int | Sequence[Dim] = (0, 0, 0),
-    dilation: int | Sequence[Dim] = (1, 1, 1),
-    groups: int = 1,
-    **unknown: NoReturn,
+    x: T, w: T, stride: int | Sequence[Dim] = (1, 1, 1), padding: int | Sequence[Dim] = (0, 0, 0),
+    output_padding: int | Sequence[Dim] = (0, 0, 0), dilation: int | Sequence[Dim] = (1, 1, 1), groups: int = 1,
+    *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """The transpose of a convolution, which is also its gradient with respect to the input: every element of x adds a
     scaled copy of the kernel to the result.
@@ -660,8 +580,8 @@ def conv3d_transpose(
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
     """
-    if unknown:
-        refuse(_s_conv3d_transpose, (), unknown)
+    if more or unknown:
+        refuse(_s_conv3d_transpose, (x, w, stride, padding, output_padding, dilation, groups, *more), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv3d_transpose[stride, padding, output_padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (output_padding is not _k2 and dumps(output_padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -39,11 +39,8 @@ _r_fft_c2c = _s_fft_c2c.fast
 
 @bound_by_schema
 def fft_c2c(
-    x: T,
-    axes: int | Sequence[Dim],
-    scale: Literal['none', 'root', 'size'] = 'none',
-    forward: bool = True,
-    **unknown: NoReturn,
+    x: T, axes: int | Sequence[Dim], scale: Literal['none', 'root', 'size'] = 'none', forward: bool = True,
+    *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """The discrete Fourier transform of complex numbers: y[k] = sum of x[n] exp(-2 pi i k n / N), backward with +.
     x: Signal, complex.
@@ -52,8 +49,8 @@ def fft_c2c(
         number.
     forward: Whether the sums are over exp(-2j * pi * k * n / N); else over exp(2j * pi * ...).
     """
-    if unknown:
-        refuse(_s_fft_c2c, (), unknown)
+    if more or unknown:
+        refuse(_s_fft_c2c, (x, axes, scale, forward, *more), unknown)
     if type(axes) is int:
         axes = (axes,)
     try:
@@ -74,10 +71,7 @@ _r_fft_c2r = _s_fft_c2r.fast
 
 @bound_by_schema
 def fft_c2r(
-    x: T,
-    axes: int | Sequence[Dim],
-    last_size: int,
-    scale: Literal['none', 'root', 'size'] = 'none',
+    x: T, axes: int | Sequence[Dim], last_size: int, scale: Literal['none', 'root', 'size'] = 'none', *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """The backward discrete Fourier transform of a Hermitian spectrum, whose result is real. Imaginary parts that
@@ -88,8 +82,8 @@ def fft_c2r(
     scale: What the sums are divided by: "none" 1, "root" the square root of the number of points, "size" their
         number.
     """
-    if unknown:
-        refuse(_s_fft_c2r, (), unknown)
+    if more or unknown:
+        refuse(_s_fft_c2r, (x, axes, last_size, scale, *more), unknown)
     if type(axes) is int:
         axes = (axes,)
     try:
@@ -110,11 +104,8 @@ _r_fft_r2c = _s_fft_r2c.fast
 
 @bound_by_schema
 def fft_r2c(
-    x: T,
-    axes: int | Sequence[Dim],
-    scale: Literal['none', 'root', 'size'] = 'none',
-    onesided: bool = True,
-    **unknown: NoReturn,
+    x: T, axes: int | Sequence[Dim], scale: Literal['none', 'root', 'size'] = 'none', onesided: bool = True,
+    *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """The forward discrete Fourier transform of real numbers: y[k] = sum of x[n] exp(-2 pi i k n / N).
     x: Signal, float32 or float64.
@@ -123,8 +114,8 @@ def fft_r2c(
         number.
     onesided: Leave out the negative frequencies of the last of `axes`, which are conjugates.
     """
-    if unknown:
-        refuse(_s_fft_r2c, (), unknown)
+    if more or unknown:
+        refuse(_s_fft_r2c, (x, axes, scale, onesided, *more), unknown)
     if type(axes) is int:
         axes = (axes,)
     try:

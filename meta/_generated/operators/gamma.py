@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -38,13 +38,13 @@ _r_digamma = _s_digamma.fast
 
 
 @bound_by_schema
-def digamma(x: T, **unknown: NoReturn) -> T:
+def digamma(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The derivative of lgamma; NaN at negative integers. Integers and booleans give float32.
     Aliases: psi.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_digamma, (), unknown)
+    if more or unknown:
+        refuse(_s_digamma, (x, *more), unknown)
     try:
         run = _r_digamma[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -64,15 +64,15 @@ _r_igamma = _s_igamma.fast
 
 
 @bound_by_schema
-def igamma(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def igamma(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """The regularized lower incomplete gamma function P(x1, x2): the integral of t**(x1 - 1) exp(-t) from 0 to x2,
     divided by Gamma(x1); NaN for negative operands. Integers and booleans give float32.
     Aliases: gammainc.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_igamma, (), unknown)
+    if more or unknown:
+        refuse(_s_igamma, (x1, x2, *more), unknown)
     try:
         run = _r_igamma[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -92,14 +92,14 @@ _r_igammac = _s_igammac.fast
 
 
 @bound_by_schema
-def igammac(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def igammac(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """1 - igamma(x1, x2), accurate where that is close to 0. Integers and booleans give float32.
     Aliases: gammaincc.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_igammac, (), unknown)
+    if more or unknown:
+        refuse(_s_igammac, (x1, x2, *more), unknown)
     try:
         run = _r_igammac[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -119,13 +119,13 @@ _r_lgamma = _s_lgamma.fast
 
 
 @bound_by_schema
-def lgamma(x: T, **unknown: NoReturn) -> T:
+def lgamma(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """log(|Gamma(x)|); inf at 0 and negative integers. Integers and booleans give float32.
     Aliases: gammaln.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_lgamma, (), unknown)
+    if more or unknown:
+        refuse(_s_lgamma, (x, *more), unknown)
     try:
         run = _r_lgamma[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -145,13 +145,13 @@ _r_polygamma = _s_polygamma.fast
 
 
 @bound_by_schema
-def polygamma(n: int, x: T, **unknown: NoReturn) -> T:
+def polygamma(n: int, x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The n-th derivative of digamma. Integers and booleans give float32.
     n: Order of the derivative, 0 to 30.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_polygamma, (), unknown)
+    if more or unknown:
+        refuse(_s_polygamma, (n, x, *more), unknown)
     try:
         run = _r_polygamma[n, n.__class__, x._type]
     except (KeyError, AttributeError, TypeError):
@@ -169,14 +169,14 @@ _r_zeta = _s_zeta.fast
 
 
 @bound_by_schema
-def zeta(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
+def zeta(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
     """The Hurwitz zeta function: the sum of (x2 + k)**-x1 over k >= 0. inf at x1 = 1 and where x2 is 0 or a negative
     integer, NaN for x1 < 1, and for other negative x2 unless x1 is an integer. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
-    if unknown:
-        refuse(_s_zeta, (), unknown)
+    if more or unknown:
+        refuse(_s_zeta, (x1, x2, *more), unknown)
     try:
         run = _r_zeta[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):

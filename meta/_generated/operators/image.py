@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -39,12 +39,8 @@ _r_non_max_suppression = _s_non_max_suppression.fast
 
 @bound_by_schema
 def non_max_suppression(
-    boxes: T,
-    scores: T,
-    iou_threshold: float = 0.5,
-    score_threshold: float | None = None,
-    max_size: int | None = None,
-    **unknown: NoReturn,
+    boxes: T, scores: T, iou_threshold: float = 0.5, score_threshold: float | None = None,
+    max_size: int | None = None, *more: NoReturn, **unknown: NoReturn,
 ) -> tuple[T, T]:
     """The boxes kept after removing each box that overlaps a kept box of higher score: positions by descending score,
     (batch, n), -1 after the last; and the number kept, (batch,); int64. Of equal scores the first counts as
@@ -55,8 +51,8 @@ def non_max_suppression(
     score_threshold: Boxes are dropped up to this score; None keeps all.
     max_size: Largest number of boxes to keep; None for all.
     """
-    if unknown:
-        refuse(_s_non_max_suppression, (), unknown)
+    if more or unknown:
+        refuse(_s_non_max_suppression, (boxes, scores, iou_threshold, score_threshold, max_size, *more), unknown)
     try:
         run = _r_non_max_suppression[boxes._type, scores._type, iou_threshold or repr(iou_threshold), iou_threshold.__class__, score_threshold or repr(score_threshold), score_threshold.__class__, max_size, max_size.__class__]
     except Exception:
@@ -72,13 +68,10 @@ _r_resize1d = _s_resize1d.fast
 
 @bound_by_schema
 def resize1d(
-    x: T,
-    size: int | Sequence[Dim],
-    method: Literal['nearest', 'linear', 'cubic'] = 'linear',
+    x: T, size: int | Sequence[Dim], method: Literal['nearest', 'linear', 'cubic'] = 'linear',
     coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
-    cubic_alpha: float = -0.75,
-    **unknown: NoReturn,
+    cubic_alpha: float = -0.75, *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """The image at another size, interpolated along each axis from the nearest element (nearest), two (linear) or
     four elements (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
@@ -90,8 +83,8 @@ def resize1d(
     rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """
-    if unknown:
-        refuse(_s_resize1d, (), unknown)
+    if more or unknown:
+        refuse(_s_resize1d, (x, size, method, coordinates, rounding, cubic_alpha, *more), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -112,13 +105,10 @@ _r_resize1d_dx = _s_resize1d_dx.fast
 
 @bound_by_schema
 def resize1d_dx(
-    dy: T,
-    shape: int | Sequence[Dim],
-    method: Literal['nearest', 'linear', 'cubic'] = 'linear',
+    dy: T, shape: int | Sequence[Dim], method: Literal['nearest', 'linear', 'cubic'] = 'linear',
     coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
-    cubic_alpha: float = -0.75,
-    **unknown: NoReturn,
+    cubic_alpha: float = -0.75, *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """Gradient of resizing: dy distributed by weight to the elements that each result was interpolated from.
     dy: Gradient of the result.
@@ -128,8 +118,8 @@ def resize1d_dx(
     rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """
-    if unknown:
-        refuse(_s_resize1d_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_resize1d_dx, (dy, shape, method, coordinates, rounding, cubic_alpha, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -150,13 +140,10 @@ _r_resize2d = _s_resize2d.fast
 
 @bound_by_schema
 def resize2d(
-    x: T,
-    size: int | Sequence[Dim],
-    method: Literal['nearest', 'linear', 'cubic'] = 'linear',
+    x: T, size: int | Sequence[Dim], method: Literal['nearest', 'linear', 'cubic'] = 'linear',
     coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
-    cubic_alpha: float = -0.75,
-    **unknown: NoReturn,
+    cubic_alpha: float = -0.75, *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """The image at another size, interpolated along each axis from the nearest element (nearest), two (linear) or
     four elements (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
@@ -168,8 +155,8 @@ def resize2d(
     rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """
-    if unknown:
-        refuse(_s_resize2d, (), unknown)
+    if more or unknown:
+        refuse(_s_resize2d, (x, size, method, coordinates, rounding, cubic_alpha, *more), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -190,13 +177,10 @@ _r_resize2d_dx = _s_resize2d_dx.fast
 
 @bound_by_schema
 def resize2d_dx(
-    dy: T,
-    shape: int | Sequence[Dim],
-    method: Literal['nearest', 'linear', 'cubic'] = 'linear',
+    dy: T, shape: int | Sequence[Dim], method: Literal['nearest', 'linear', 'cubic'] = 'linear',
     coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
-    cubic_alpha: float = -0.75,
-    **unknown: NoReturn,
+    cubic_alpha: float = -0.75, *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """Gradient of resizing: dy distributed by weight to the elements that each result was interpolated from.
     dy: Gradient of the result.
@@ -206,8 +190,8 @@ def resize2d_dx(
     rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """
-    if unknown:
-        refuse(_s_resize2d_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_resize2d_dx, (dy, shape, method, coordinates, rounding, cubic_alpha, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -228,13 +212,10 @@ _r_resize3d = _s_resize3d.fast
 
 @bound_by_schema
 def resize3d(
-    x: T,
-    size: int | Sequence[Dim],
-    method: Literal['nearest', 'linear', 'cubic'] = 'linear',
+    x: T, size: int | Sequence[Dim], method: Literal['nearest', 'linear', 'cubic'] = 'linear',
     coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
-    cubic_alpha: float = -0.75,
-    **unknown: NoReturn,
+    cubic_alpha: float = -0.75, *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """The image at another size, interpolated along each axis from the nearest element (nearest), two (linear) or
     four elements (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
@@ -246,8 +227,8 @@ def resize3d(
     rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """
-    if unknown:
-        refuse(_s_resize3d, (), unknown)
+    if more or unknown:
+        refuse(_s_resize3d, (x, size, method, coordinates, rounding, cubic_alpha, *more), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -268,13 +249,10 @@ _r_resize3d_dx = _s_resize3d_dx.fast
 
 @bound_by_schema
 def resize3d_dx(
-    dy: T,
-    shape: int | Sequence[Dim],
-    method: Literal['nearest', 'linear', 'cubic'] = 'linear',
+    dy: T, shape: int | Sequence[Dim], method: Literal['nearest', 'linear', 'cubic'] = 'linear',
     coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
-    cubic_alpha: float = -0.75,
-    **unknown: NoReturn,
+    cubic_alpha: float = -0.75, *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """Gradient of resizing: dy distributed by weight to the elements that each result was interpolated from.
     dy: Gradient of the result.
@@ -284,8 +262,8 @@ def resize3d_dx(
     rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """
-    if unknown:
-        refuse(_s_resize3d_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_resize3d_dx, (dy, shape, method, coordinates, rounding, cubic_alpha, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:

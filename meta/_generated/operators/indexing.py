@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -38,14 +38,14 @@ _r_argwhere = _s_argwhere.fast
 
 
 @bound_by_schema
-def argwhere(x: T, size: int | Sequence[Dim] | None = None, **unknown: NoReturn) -> T:
+def argwhere(x: T, size: int | Sequence[Dim] | None = None, *more: NoReturn, **unknown: NoReturn) -> T:
     """The positions of the elements that are not 0, in order: int64, (count, rank). Without a size the shape depends
     on values, and is found out when the call runs.
     x: Input.
     size: Number of rows of the result; surplus rows are -1. None for one row per nonzero element.
     """
-    if unknown:
-        refuse(_s_argwhere, (), unknown)
+    if more or unknown:
+        refuse(_s_argwhere, (x, size, *more), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -62,13 +62,13 @@ _r_embedding = _s_embedding.fast
 
 
 @bound_by_schema
-def embedding(weight: T, indices: T, **unknown: NoReturn) -> T:
+def embedding(weight: T, indices: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The rows of a table at the given positions, of shape indices.shape + weight.shape[1:].
     weight: Table of n rows, (n, ...).
     indices: Positions, of an integer dtype.
     """
-    if unknown:
-        refuse(_s_embedding, (), unknown)
+    if more or unknown:
+        refuse(_s_embedding, (weight, indices, *more), unknown)
     try:
         run = _r_embedding[weight._type, indices._type]
     except (KeyError, AttributeError, TypeError):
@@ -86,14 +86,14 @@ _r_embedding_dx = _s_embedding_dx.fast
 
 
 @bound_by_schema
-def embedding_dx(dy: T, indices: T, num_weight: int, **unknown: NoReturn) -> T:
+def embedding_dx(dy: T, indices: T, num_weight: int, *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of embedding: the rows of dy added up by position, (num_weight, ...).
     dy: Gradient of the result.
     indices: Positions, of an integer dtype.
     num_weight: Number of rows of the forward operator's table.
     """
-    if unknown:
-        refuse(_s_embedding_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_embedding_dx, (dy, indices, num_weight, *more), unknown)
     try:
         run = _r_embedding_dx[dy._type, indices._type, num_weight, num_weight.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -111,15 +111,15 @@ _r_gather = _s_gather.fast
 
 
 @bound_by_schema
-def gather(x: T, axis: int, indices: T, **unknown: NoReturn) -> T:
+def gather(x: T, axis: int, indices: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """For each element of `indices`, the element of x at that position along `axis`, as torch.gather does.
     result[i][j] = x[i][indices[i][j]] for axis 1 and rank 2. Along the other axes `indices` may be smaller than x.
     x: Input.
     axis: The axis to index.
     indices: Positions, of an integer dtype.
     """
-    if unknown:
-        refuse(_s_gather, (), unknown)
+    if more or unknown:
+        refuse(_s_gather, (x, axis, indices, *more), unknown)
     try:
         run = _r_gather[x._type, axis, axis.__class__, indices._type]
     except (KeyError, AttributeError, TypeError):
@@ -137,15 +137,15 @@ _r_gather_dx = _s_gather_dx.fast
 
 
 @bound_by_schema
-def gather_dx(dy: T, axis: int, indices: T, shape: int | Sequence[Dim], **unknown: NoReturn) -> T:
+def gather_dx(dy: T, axis: int, indices: T, shape: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of gather: each element of dy added at the position it was taken from.
     dy: Gradient of the result.
     axis: The axis to index.
     indices: Positions, of an integer dtype.
     shape: Shape of the forward input.
     """
-    if unknown:
-        refuse(_s_gather_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_gather_dx, (dy, axis, indices, shape, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -165,15 +165,15 @@ _r_gather_nd = _s_gather_nd.fast
 
 
 @bound_by_schema
-def gather_nd(x: T, indices: T, batch_dims: int = 0, **unknown: NoReturn) -> T:
+def gather_nd(x: T, indices: T, batch_dims: int = 0, *more: NoReturn, **unknown: NoReturn) -> T:
     """The elements or slices of x at given coordinates: result[i...] = x[indices[0, i...], ..., indices[m-1, i...]].
     With batch_dims b, result[i, j...] = x[i, indices[0, i, j...], ...] for the first b axes i.
     x: Input.
     indices: (m, ...): m coordinates for each element or slice; integers.
     batch_dims: Number of leading axes that x and the positions share; they are not indexed.
     """
-    if unknown:
-        refuse(_s_gather_nd, (), unknown)
+    if more or unknown:
+        refuse(_s_gather_nd, (x, indices, batch_dims, *more), unknown)
     try:
         run = _r_gather_nd[x._type, indices._type, batch_dims, batch_dims.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -191,15 +191,17 @@ _r_gather_nd_dx = _s_gather_nd_dx.fast
 
 
 @bound_by_schema
-def gather_nd_dx(dy: T, indices: T, shape: int | Sequence[Dim], batch_dims: int = 0, **unknown: NoReturn) -> T:
+def gather_nd_dx(
+    dy: T, indices: T, shape: int | Sequence[Dim], batch_dims: int = 0, *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """Gradient of gather_nd: each element of dy added at the position it was taken from.
     dy: Gradient of the result.
     indices: Positions, of an integer dtype.
     shape: Shape of the forward input.
     batch_dims: Number of leading axes that x and the positions share; they are not indexed.
     """
-    if unknown:
-        refuse(_s_gather_nd_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_gather_nd_dx, (dy, indices, shape, batch_dims, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -219,14 +221,14 @@ _r_index_select = _s_index_select.fast
 
 
 @bound_by_schema
-def index_select(x: T, axis: int, indices: T, **unknown: NoReturn) -> T:
+def index_select(x: T, axis: int, indices: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The slices of x at the given positions of an axis.
     x: Input.
     axis: The axis to index.
     indices: Positions, of an integer dtype.
     """
-    if unknown:
-        refuse(_s_index_select, (), unknown)
+    if more or unknown:
+        refuse(_s_index_select, (x, axis, indices, *more), unknown)
     try:
         run = _r_index_select[x._type, axis, axis.__class__, indices._type]
     except (KeyError, AttributeError, TypeError):
@@ -244,15 +246,15 @@ _r_scatter_add = _s_scatter_add.fast
 
 
 @bound_by_schema
-def scatter_add(x: T, axis: int, indices: T, src: T, **unknown: NoReturn) -> T:
+def scatter_add(x: T, axis: int, indices: T, src: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """x with each element of src added at its position along `axis`, given by `indices`, as torch.scatter_add does.
     x: Input.
     axis: The axis to index.
     indices: Positions, of an integer dtype.
     src: Values to add, of the shape of indices.
     """
-    if unknown:
-        refuse(_s_scatter_add, (), unknown)
+    if more or unknown:
+        refuse(_s_scatter_add, (x, axis, indices, src, *more), unknown)
     try:
         run = _r_scatter_add[x._type, axis, axis.__class__, indices._type, src._type]
     except (KeyError, AttributeError, TypeError):
@@ -271,12 +273,8 @@ _r_scatter_elements = _s_scatter_elements.fast
 
 @bound_by_schema
 def scatter_elements(
-    x: T,
-    axis: int,
-    indices: T,
-    src: T,
-    reduction: Literal['update', 'add', 'mul', 'min', 'max'] = 'update',
-    **unknown: NoReturn,
+    x: T, axis: int, indices: T, src: T, reduction: Literal['update', 'add', 'mul', 'min', 'max'] = 'update',
+    *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """x with each element of src written at its position along `axis`, given by `indices`, in order.
     y[i][indices[i][j]] = src[i][j] for axis 1, rank 2 and reduction "update"; other reductions combine it with the
@@ -287,8 +285,8 @@ def scatter_elements(
     src: Values to write, of the shape of indices.
     reduction: How src combines with x: replaces it, sum, product, minimum or maximum.
     """
-    if unknown:
-        refuse(_s_scatter_elements, (), unknown)
+    if more or unknown:
+        refuse(_s_scatter_elements, (x, axis, indices, src, reduction, *more), unknown)
     try:
         run = _r_scatter_elements[x._type, axis, axis.__class__, indices._type, src._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -307,10 +305,7 @@ _r_scatter_nd = _s_scatter_nd.fast
 
 @bound_by_schema
 def scatter_nd(
-    x: T,
-    indices: T,
-    src: T,
-    reduction: Literal['update', 'add', 'mul', 'min', 'max'] = 'update',
+    x: T, indices: T, src: T, reduction: Literal['update', 'add', 'mul', 'min', 'max'] = 'update', *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """x with each element or slice of src written at given coordinates, in order: y[indices[0, i...], ...,
@@ -320,8 +315,8 @@ def scatter_nd(
     src: Values to write: elements or slices of x, of shape indices.shape[1:] + x.shape[m:].
     reduction: How src combines with x: replaces it, sum, product, minimum or maximum.
     """
-    if unknown:
-        refuse(_s_scatter_nd, (), unknown)
+    if more or unknown:
+        refuse(_s_scatter_nd, (x, indices, src, reduction, *more), unknown)
     try:
         run = _r_scatter_nd[x._type, indices._type, src._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -340,12 +335,8 @@ _r_strided_set = _s_strided_set.fast
 
 @bound_by_schema
 def strided_set(
-    x: T,
-    v: T,
-    begin: int | Sequence[Dim],
-    end: int | Sequence[Dim],
-    strides: int | Sequence[Dim] = (),
-    **unknown: NoReturn,
+    x: T, v: T, begin: int | Sequence[Dim], end: int | Sequence[Dim], strides: int | Sequence[Dim] = (),
+    *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """x with x[begin:end:strides] replaced by v.
     x: Input.
@@ -354,8 +345,8 @@ def strided_set(
     end: Index after the last one of each axis; clipped to the size.
     strides: Step along each axis, not zero; () for ones.
     """
-    if unknown:
-        refuse(_s_strided_set, (), unknown)
+    if more or unknown:
+        refuse(_s_strided_set, (x, v, begin, end, strides, *more), unknown)
     if type(begin) is int:
         begin = (begin,)
     if type(end) is int:
@@ -380,10 +371,7 @@ _r_strided_slice = _s_strided_slice.fast
 
 @bound_by_schema
 def strided_slice(
-    x: T,
-    begin: int | Sequence[Dim],
-    end: int | Sequence[Dim],
-    strides: int | Sequence[Dim] = (),
+    x: T, begin: int | Sequence[Dim], end: int | Sequence[Dim], strides: int | Sequence[Dim] = (), *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """x[begin:end:strides] with NumPy's rules for negative and excessive bounds; trailing axes are kept whole.
@@ -392,8 +380,8 @@ def strided_slice(
     end: Index after the last one of each axis; clipped to the size.
     strides: Step along each axis, not zero; () for ones.
     """
-    if unknown:
-        refuse(_s_strided_slice, (), unknown)
+    if more or unknown:
+        refuse(_s_strided_slice, (x, begin, end, strides, *more), unknown)
     if type(begin) is int:
         begin = (begin,)
     if type(end) is int:
@@ -418,12 +406,8 @@ _r_strided_slice_dx = _s_strided_slice_dx.fast
 
 @bound_by_schema
 def strided_slice_dx(
-    dy: T,
-    shape: int | Sequence[Dim],
-    begin: int | Sequence[Dim],
-    end: int | Sequence[Dim],
-    strides: int | Sequence[Dim] = (),
-    **unknown: NoReturn,
+    dy: T, shape: int | Sequence[Dim], begin: int | Sequence[Dim], end: int | Sequence[Dim],
+    strides: int | Sequence[Dim] = (), *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """Gradient of strided_slice: zeros, with dy at the sliced positions.
     dy: Gradient of the result.
@@ -432,8 +416,8 @@ def strided_slice_dx(
     end: Index after the last one of each axis; clipped to the size.
     strides: Step along each axis, not zero; () for ones.
     """
-    if unknown:
-        refuse(_s_strided_slice_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_strided_slice_dx, (dy, shape, begin, end, strides, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     if type(begin) is int:
@@ -460,10 +444,7 @@ _r_take = _s_take.fast
 
 @bound_by_schema
 def take(
-    x: T,
-    indices: T,
-    axis: int | None = None,
-    mode: Literal['raise', 'clip', 'wrap'] = 'raise',
+    x: T, indices: T, axis: int | None = None, mode: Literal['raise', 'clip', 'wrap'] = 'raise', *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """The elements (axis None) or slices of x at the given positions of an axis, as numpy.take does. The axis is
@@ -475,8 +456,8 @@ def take(
     mode: Positions outside: refused, except that -size to -1 count from the end; clipped to the nearest one inside;
         or taken modulo the size.
     """
-    if unknown:
-        refuse(_s_take, (), unknown)
+    if more or unknown:
+        refuse(_s_take, (x, indices, axis, mode, *more), unknown)
     try:
         run = _r_take[x._type, indices._type, axis, axis.__class__, mode]
     except (KeyError, AttributeError, TypeError):
@@ -495,12 +476,8 @@ _r_take_dx = _s_take_dx.fast
 
 @bound_by_schema
 def take_dx(
-    dy: T,
-    indices: T,
-    shape: int | Sequence[Dim],
-    axis: int | None = None,
-    mode: Literal['raise', 'clip', 'wrap'] = 'raise',
-    **unknown: NoReturn,
+    dy: T, indices: T, shape: int | Sequence[Dim], axis: int | None = None,
+    mode: Literal['raise', 'clip', 'wrap'] = 'raise', *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """Gradient of take: each element of dy added at the position it was taken from.
     dy: Gradient of the result.
@@ -510,8 +487,8 @@ def take_dx(
     mode: Positions outside: refused, except that -size to -1 count from the end; clipped to the nearest one inside;
         or taken modulo the size.
     """
-    if unknown:
-        refuse(_s_take_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_take_dx, (dy, indices, shape, axis, mode, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -39,13 +39,8 @@ _r_arange = _s_arange.fast
 
 @bound_by_schema
 def arange(
-    start: float | Dim,
-    stop: float | Dim | None = None,
-    step: float = 1,
-    dtype: DTypeLike | None = None,
-    device: DeviceLike = 'cpu',
-    *more: NoReturn,
-    **unknown: NoReturn,
+    start: float | Dim, stop: float | Dim | None = None, step: float = 1, dtype: DTypeLike | None = None,
+    device: DeviceLike = 'cpu', *more: NoReturn, **unknown: NoReturn,
 ) -> NDArray:
     """start, start + step, ... up to but excluding `stop`: ceil((stop - start) / step) values.
     start: First value; without `stop`, the end, and the first value is 0.
@@ -71,11 +66,7 @@ _r_eye = _s_eye.fast
 
 @bound_by_schema
 def eye(
-    n: int,
-    m: int | None = None,
-    dtype: DTypeLike = 'float32',
-    device: DeviceLike = 'cpu',
-    *more: NoReturn,
+    n: int, m: int | None = None, dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu', *more: NoReturn,
     **unknown: NoReturn,
 ) -> NDArray:
     """A matrix with ones on its diagonal and zeros elsewhere.
@@ -99,14 +90,11 @@ _s_full = state(get("full"))
 _r_full = _s_full.fast
 
 
+@explained_sizes(_s_full)
 @bound_by_schema
 def full(
-    shape: int | Sequence[Dim],
-    fill_value: Number | Dim,
-    dtype: DTypeLike = 'float32',
-    device: DeviceLike = 'cpu',
-    *more: NoReturn,
-    **unknown: NoReturn,
+    shape: int | Sequence[Dim], fill_value: Number | Dim, dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu',
+    *more: NoReturn, **unknown: NoReturn,
 ) -> NDArray:
     """A tensor full of one value, converted to the dtype.
     shape: Shape of the result.
@@ -132,14 +120,16 @@ _r_full_like = _s_full_like.fast
 
 
 @bound_by_schema
-def full_like(x: T, fill_value: Number | Dim, dtype: DTypeLike | None = None, **unknown: NoReturn) -> T:
+def full_like(
+    x: T, fill_value: Number | Dim, dtype: DTypeLike | None = None, *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """A tensor full of one value, converted to the dtype, of the shape of another.
     x: Tensor that determines shape and device of the result.
     fill_value: Value of every element.
     dtype: Dtype of the result; None for the dtype of x.
     """
-    if unknown:
-        refuse(_s_full_like, (), unknown)
+    if more or unknown:
+        refuse(_s_full_like, (x, fill_value, dtype, *more), unknown)
     try:
         run = _r_full_like[x._type, fill_value or repr(fill_value), fill_value.__class__, dtype]
     except Exception:
@@ -155,12 +145,7 @@ _r_linspace = _s_linspace.fast
 
 @bound_by_schema
 def linspace(
-    start: float,
-    stop: float,
-    num: int,
-    dtype: DTypeLike = 'float32',
-    device: DeviceLike = 'cpu',
-    *more: NoReturn,
+    start: float, stop: float, num: int, dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu', *more: NoReturn,
     **unknown: NoReturn,
 ) -> NDArray:
     """`num` evenly spaced values from `start` to `stop`, both included; only `start` if num is 1.
@@ -186,15 +171,17 @@ _r_one_hot = _s_one_hot.fast
 
 
 @bound_by_schema
-def one_hot(indices: T, depth: int, dtype: DTypeLike = 'float32', axis: int = -1, **unknown: NoReturn) -> T:
+def one_hot(
+    indices: T, depth: int, dtype: DTypeLike = 'float32', axis: int = -1, *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """For each index a vector of zeros with a one at that position, along a new axis.
     indices: Positions of the ones, of an integer dtype; out-of-range positions give zeros only.
     depth: Size of the new axis.
     dtype: Dtype of the result.
     axis: Position of the new axis in the result.
     """
-    if unknown:
-        refuse(_s_one_hot, (), unknown)
+    if more or unknown:
+        refuse(_s_one_hot, (indices, depth, dtype, axis, *more), unknown)
     try:
         run = _r_one_hot[indices._type, depth, depth.__class__, dtype, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -208,12 +195,10 @@ _s_ones = state(get("ones"))
 _r_ones = _s_ones.fast
 
 
+@explained_sizes(_s_ones)
 @bound_by_schema
 def ones(
-    shape: int | Sequence[Dim],
-    dtype: DTypeLike = 'float32',
-    device: DeviceLike = 'cpu',
-    *more: NoReturn,
+    shape: int | Sequence[Dim], dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu', *more: NoReturn,
     **unknown: NoReturn,
 ) -> NDArray:
     """A tensor full of ones.
@@ -239,13 +224,13 @@ _r_ones_like = _s_ones_like.fast
 
 
 @bound_by_schema
-def ones_like(x: T, dtype: DTypeLike | None = None, **unknown: NoReturn) -> T:
+def ones_like(x: T, dtype: DTypeLike | None = None, *more: NoReturn, **unknown: NoReturn) -> T:
     """A tensor full of ones, of the shape of another.
     x: Tensor that determines shape and device of the result.
     dtype: Dtype of the result; None for the dtype of x.
     """
-    if unknown:
-        refuse(_s_ones_like, (), unknown)
+    if more or unknown:
+        refuse(_s_ones_like, (x, dtype, *more), unknown)
     try:
         run = _r_ones_like[x._type, dtype]
     except (KeyError, AttributeError, TypeError):
@@ -259,12 +244,10 @@ _s_zeros = state(get("zeros"))
 _r_zeros = _s_zeros.fast
 
 
+@explained_sizes(_s_zeros)
 @bound_by_schema
 def zeros(
-    shape: int | Sequence[Dim],
-    dtype: DTypeLike = 'float32',
-    device: DeviceLike = 'cpu',
-    *more: NoReturn,
+    shape: int | Sequence[Dim], dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu', *more: NoReturn,
     **unknown: NoReturn,
 ) -> NDArray:
     """A tensor full of zeros.
@@ -290,13 +273,13 @@ _r_zeros_like = _s_zeros_like.fast
 
 
 @bound_by_schema
-def zeros_like(x: T, dtype: DTypeLike | None = None, **unknown: NoReturn) -> T:
+def zeros_like(x: T, dtype: DTypeLike | None = None, *more: NoReturn, **unknown: NoReturn) -> T:
     """A tensor full of zeros, of the shape of another.
     x: Tensor that determines shape and device of the result.
     dtype: Dtype of the result; None for the dtype of x.
     """
-    if unknown:
-        refuse(_s_zeros_like, (), unknown)
+    if more or unknown:
+        refuse(_s_zeros_like, (x, dtype, *more), unknown)
     try:
         run = _r_zeros_like[x._type, dtype]
     except (KeyError, AttributeError, TypeError):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -38,14 +38,14 @@ _r_dense = _s_dense.fast
 
 
 @bound_by_schema
-def dense(x: T, w: T, bias: T | None = None, **unknown: NoReturn) -> T:
+def dense(x: T, w: T, bias: T | None = None, *more: NoReturn, **unknown: NoReturn) -> T:
     """x @ w^T + bias: (..., k) and (n, k) to (..., n). Half-precision products are accumulated in float32.
     x: Input, (..., k).
     w: Weight, (n, k).
     bias: Added to every row, (n,).
     """
-    if unknown:
-        refuse(_s_dense, (), unknown)
+    if more or unknown:
+        refuse(_s_dense, (x, w, bias, *more), unknown)
     try:
         run = _r_dense[x._type, w._type, None if bias is None else bias._type]
     except (KeyError, AttributeError, TypeError):
@@ -63,7 +63,9 @@ _r_matmul = _s_matmul.fast
 
 
 @bound_by_schema
-def matmul(x1: T, x2: T, transpose_a: bool = False, transpose_b: bool = False, **unknown: NoReturn) -> T:
+def matmul(
+    x1: T, x2: T, transpose_a: bool = False, transpose_b: bool = False, *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """Matrix product over the last two axes; leading axes broadcast. A 1-D operand is a row (on the left) or a column
     (on the right), and that axis is absent from the result, as with numpy.matmul. Half-precision products are
     accumulated in float32.
@@ -72,8 +74,8 @@ def matmul(x1: T, x2: T, transpose_a: bool = False, transpose_b: bool = False, *
     transpose_a: Whether to swap the last two axes of x1 first.
     transpose_b: Whether to swap the last two axes of x2 first.
     """
-    if unknown:
-        refuse(_s_matmul, (), unknown)
+    if more or unknown:
+        refuse(_s_matmul, (x1, x2, transpose_a, transpose_b, *more), unknown)
     try:
         run = _r_matmul[x1._type, x2._type, transpose_a, transpose_a.__class__, transpose_b, transpose_b.__class__]
     except (KeyError, AttributeError, TypeError):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -38,14 +38,14 @@ _r_eig = _s_eig.fast
 
 
 @bound_by_schema
-def eig(x: T, **unknown: NoReturn) -> tuple[T, T]:
+def eig(x: T, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T]:
     """Eigenvalues w (..., n), complex and in no order, and eigenvectors of length 1, the columns of v: x v = v
     diag(w). Their phases are arbitrary: the gradient is for losses that do not depend on them, and for distinct
     eigenvalues.
     x: Square matrices (..., n, n), floating or complex.
     """
-    if unknown:
-        refuse(_s_eig, (), unknown)
+    if more or unknown:
+        refuse(_s_eig, (x, *more), unknown)
     try:
         run = _r_eig[x._type]
     except (KeyError, AttributeError, TypeError):

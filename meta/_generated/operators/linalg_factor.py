@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -38,7 +38,9 @@ _r_cholesky_ex = _s_cholesky_ex.fast
 
 
 @bound_by_schema
-def cholesky_ex(x: T, upper: bool = False, check_errors: bool = False, **unknown: NoReturn) -> tuple[T, T]:
+def cholesky_ex(
+    x: T, upper: bool = False, check_errors: bool = False, *more: NoReturn, **unknown: NoReturn,
+) -> tuple[T, T]:
     """The lower triangular factor L of Hermitian positive-definite matrices L L^H, or the upper one of U^H U, and
     info, int32 (...,): 0, or the order of the first leading minor that is not positive; the factor is undefined
     then.
@@ -46,8 +48,8 @@ def cholesky_ex(x: T, upper: bool = False, check_errors: bool = False, **unknown
     upper: Whether to read the upper triangle and return the upper factor.
     check_errors: Raise LinAlgError for a matrix without a result, instead of saying so in `info`.
     """
-    if unknown:
-        refuse(_s_cholesky_ex, (), unknown)
+    if more or unknown:
+        refuse(_s_cholesky_ex, (x, upper, check_errors, *more), unknown)
     try:
         run = _r_cholesky_ex[x._type, upper, upper.__class__, check_errors, check_errors.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -65,14 +67,14 @@ _r_eigh = _s_eigh.fast
 
 
 @bound_by_schema
-def eigh(x: T, upper: bool = False, **unknown: NoReturn) -> tuple[T, T]:
+def eigh(x: T, upper: bool = False, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T]:
     """Eigenvalues w (..., n), ascending, and eigenvectors, the orthonormal columns of v, of Hermitian matrices. The
     signs (phases) of eigenvectors are arbitrary; their gradient needs distinct eigenvalues.
     x: Square matrices, (..., n, n), float32 or float64.
     upper: Whether to read the upper triangle of x, not the lower.
     """
-    if unknown:
-        refuse(_s_eigh, (), unknown)
+    if more or unknown:
+        refuse(_s_eigh, (x, upper, *more), unknown)
     try:
         run = _r_eigh[x._type, upper, upper.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -90,7 +92,9 @@ _r_lu_factor_ex = _s_lu_factor_ex.fast
 
 
 @bound_by_schema
-def lu_factor_ex(x: T, pivot: bool = True, check_errors: bool = False, **unknown: NoReturn) -> tuple[T, T, T]:
+def lu_factor_ex(
+    x: T, pivot: bool = True, check_errors: bool = False, *more: NoReturn, **unknown: NoReturn,
+) -> tuple[T, T, T]:
     """The factors of matrices P L U by Gaussian elimination with exchanges of rows: lu has L below the diagonal
     (whose own is ones) and U on and above it; pivots, int32 (..., min(m, n)): row i was exchanged with row
     pivots[i] - 1; info, int32 (...,): 0, or the position, from 1, of the first 0 on the diagonal of U.
@@ -98,8 +102,8 @@ def lu_factor_ex(x: T, pivot: bool = True, check_errors: bool = False, **unknown
     pivot: Whether to exchange rows, without which small pivots cost accuracy.
     check_errors: Raise LinAlgError for a matrix without a result, instead of saying so in `info`.
     """
-    if unknown:
-        refuse(_s_lu_factor_ex, (), unknown)
+    if more or unknown:
+        refuse(_s_lu_factor_ex, (x, pivot, check_errors, *more), unknown)
     try:
         run = _r_lu_factor_ex[x._type, pivot, pivot.__class__, check_errors, check_errors.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -117,13 +121,13 @@ _r_pivots_to_permutation = _s_pivots_to_permutation.fast
 
 
 @bound_by_schema
-def pivots_to_permutation(pivots: T, size: int, **unknown: NoReturn) -> T:
+def pivots_to_permutation(pivots: T, size: int, *more: NoReturn, **unknown: NoReturn) -> T:
     """The order of rows, int64 (..., size), that exchanges of rows lead to: row i of P^T x is row order[i] of x.
     pivots: Row exchanges of `lu_factor_ex`, (..., k): row i was exchanged with row pivots[i] - 1.
     size: The number of rows, at least k.
     """
-    if unknown:
-        refuse(_s_pivots_to_permutation, (), unknown)
+    if more or unknown:
+        refuse(_s_pivots_to_permutation, (pivots, size, *more), unknown)
     try:
         run = _r_pivots_to_permutation[pivots._type, size, size.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -138,14 +142,14 @@ _r_qr = _s_qr.fast
 
 
 @bound_by_schema
-def qr(x: T, complete: bool = False, **unknown: NoReturn) -> tuple[T, T]:
+def qr(x: T, complete: bool = False, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T]:
     """Orthonormal columns q and upper triangular r with q r = x: (..., m, k) and (..., k, n), k = min(m, n). Signs
     are as from LAPACK's Householder reflections: the diagonal of r may be negative.
     x: Matrices, (..., m, n), float32 or float64.
     complete: Whether q is square, (..., m, m), and r as large as x.
     """
-    if unknown:
-        refuse(_s_qr, (), unknown)
+    if more or unknown:
+        refuse(_s_qr, (x, complete, *more), unknown)
     try:
         run = _r_qr[x._type, complete, complete.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -163,15 +167,15 @@ _r_svd = _s_svd.fast
 
 
 @bound_by_schema
-def svd(x: T, full_matrices: bool = True, **unknown: NoReturn) -> tuple[T, T, T]:
+def svd(x: T, full_matrices: bool = True, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T, T]:
     """Singular values s (..., k), descending, with orthonormal columns u and rows vh: x = u[..., :k] diag(s) vh[...,
     :k, :], k = min(m, n). The signs (phases) of singular vectors are arbitrary; their gradient needs distinct
     singular values. For a rank-deficient matrix, u and vh have no gradient.
     x: Matrices, (..., m, n), float32 or float64.
     full_matrices: Whether u and vh are square; otherwise they have k = min(m, n) vectors.
     """
-    if unknown:
-        refuse(_s_svd, (), unknown)
+    if more or unknown:
+        refuse(_s_svd, (x, full_matrices, *more), unknown)
     try:
         run = _r_svd[x._type, full_matrices, full_matrices.__class__]
     except (KeyError, AttributeError, TypeError):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -38,12 +38,12 @@ _r_cofactor = _s_cofactor.fast
 
 
 @bound_by_schema
-def cofactor(x: T, **unknown: NoReturn) -> T:
+def cofactor(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The matrices of cofactors det(x) x^-T, of singular matrices too: the gradient of `det`.
     x: Square matrices, (..., n, n), float32 or float64.
     """
-    if unknown:
-        refuse(_s_cofactor, (), unknown)
+    if more or unknown:
+        refuse(_s_cofactor, (x, *more), unknown)
     try:
         run = _r_cofactor[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -61,12 +61,12 @@ _r_det = _s_det.fast
 
 
 @bound_by_schema
-def det(x: T, **unknown: NoReturn) -> T:
+def det(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Determinants of square matrices, (..., n, n) to (...,); 1 for n = 0.
     x: Square matrices, (..., n, n), float32 or float64.
     """
-    if unknown:
-        refuse(_s_det, (), unknown)
+    if more or unknown:
+        refuse(_s_det, (x, *more), unknown)
     try:
         run = _r_det[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -84,14 +84,14 @@ _r_inv_ex = _s_inv_ex.fast
 
 
 @bound_by_schema
-def inv_ex(x: T, check_errors: bool = False, **unknown: NoReturn) -> tuple[T, T]:
+def inv_ex(x: T, check_errors: bool = False, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T]:
     """Inverses of square matrices, and info, int32 (...,): 0, or the position, from 1, of the first 0 on the diagonal
     of U in P L U: the matrix is singular, and its inverse undefined.
     x: Square matrices, (..., n, n), float32 or float64.
     check_errors: Raise LinAlgError for a singular matrix, not only report it in `info`.
     """
-    if unknown:
-        refuse(_s_inv_ex, (), unknown)
+    if more or unknown:
+        refuse(_s_inv_ex, (x, check_errors, *more), unknown)
     try:
         run = _r_inv_ex[x._type, check_errors, check_errors.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -109,12 +109,12 @@ _r_matrix_exp = _s_matrix_exp.fast
 
 
 @bound_by_schema
-def matrix_exp(x: T, **unknown: NoReturn) -> T:
+def matrix_exp(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The exponential sum of x^k / k! of square matrices, by scaling and squaring.
     x: Square matrices, (..., n, n), float32 or float64.
     """
-    if unknown:
-        refuse(_s_matrix_exp, (), unknown)
+    if more or unknown:
+        refuse(_s_matrix_exp, (x, *more), unknown)
     try:
         run = _r_matrix_exp[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -132,7 +132,9 @@ _r_pinv = _s_pinv.fast
 
 
 @bound_by_schema
-def pinv(x: T, atol: T | None = None, rtol: T | None = None, hermitian: bool = False, **unknown: NoReturn) -> T:
+def pinv(
+    x: T, atol: T | None = None, rtol: T | None = None, hermitian: bool = False, *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """Pseudo-inverses, (..., m, n) to (..., n, m), by singular values; those up to max(atol, rtol * the largest)
     count as zero. The gradient supposes that the rank does not change near x.
     x: Matrices, (..., m, n), float32 or float64.
@@ -141,8 +143,8 @@ def pinv(x: T, atol: T | None = None, rtol: T | None = None, hermitian: bool = F
         given.
     hermitian: Whether x is symmetric; then only the lower triangle is read.
     """
-    if unknown:
-        refuse(_s_pinv, (), unknown)
+    if more or unknown:
+        refuse(_s_pinv, (x, atol, rtol, hermitian, *more), unknown)
     try:
         run = _r_pinv[x._type, None if atol is None else atol._type, None if rtol is None else rtol._type, hermitian, hermitian.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -160,13 +162,13 @@ _r_slogdet = _s_slogdet.fast
 
 
 @bound_by_schema
-def slogdet(x: T, **unknown: NoReturn) -> tuple[T, T]:
+def slogdet(x: T, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T]:
     """The sign of determinants (a complex number of size 1 for complex ones), 0 for singular matrices, and the
     logarithm of their absolute value, then -inf.
     x: Square matrices, (..., n, n), float32 or float64.
     """
-    if unknown:
-        refuse(_s_slogdet, (), unknown)
+    if more or unknown:
+        refuse(_s_slogdet, (x, *more), unknown)
     try:
         run = _r_slogdet[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -184,14 +186,14 @@ _r_solve_ex = _s_solve_ex.fast
 
 
 @bound_by_schema
-def solve_ex(a: T, b: T, check_errors: bool = False, **unknown: NoReturn) -> tuple[T, T]:
+def solve_ex(a: T, b: T, check_errors: bool = False, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T]:
     """The solution x of a x = b by LU factorization, and the `info` of a, as in `inv_ex`.
     a: Square matrices, (..., n, n), float32 or float64.
     b: Right-hand sides, (..., n, k); batch axes broadcast.
     check_errors: Raise LinAlgError for a singular matrix, not only report it in `info`.
     """
-    if unknown:
-        refuse(_s_solve_ex, (), unknown)
+    if more or unknown:
+        refuse(_s_solve_ex, (a, b, check_errors, *more), unknown)
     try:
         run = _r_solve_ex[a._type, b._type, check_errors, check_errors.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -209,15 +211,15 @@ _r_solve_triangular = _s_solve_triangular.fast
 
 
 @bound_by_schema
-def solve_triangular(a: T, b: T, upper: bool, unitriangular: bool = False, **unknown: NoReturn) -> T:
+def solve_triangular(a: T, b: T, upper: bool, unitriangular: bool = False, *more: NoReturn, **unknown: NoReturn) -> T:
     """The solution x of a x = b for triangular matrices a, by substitution. A 0 on the diagonal gives infinities.
     a: Triangular matrices, (..., n, n); the other triangle is not read.
     b: Right-hand sides, (..., n, k); batch axes broadcast.
     upper: Whether a is upper triangular.
     unitriangular: Whether to take the diagonal of a as ones, without reading it.
     """
-    if unknown:
-        refuse(_s_solve_triangular, (), unknown)
+    if more or unknown:
+        refuse(_s_solve_triangular, (a, b, upper, unitriangular, *more), unknown)
     try:
         run = _r_solve_triangular[a._type, b._type, upper, upper.__class__, unitriangular, unitriangular.__class__]
     except (KeyError, AttributeError, TypeError):

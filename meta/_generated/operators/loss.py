@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -39,10 +39,7 @@ _r_binary_cross_entropy = _s_binary_cross_entropy.fast
 
 @bound_by_schema
 def binary_cross_entropy(
-    x: T,
-    target: T,
-    weight: T | None = None,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    x: T, target: T, weight: T | None = None, reduction: Literal['mean', 'sum', 'none'] = 'mean', *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """-weight * (target * log(x) + (1 - target) * log(1 - x)) of probabilities x, with logarithms of at least -100;
@@ -52,8 +49,8 @@ def binary_cross_entropy(
     weight: Multiplies the loss of each element; broadcasts to x.
     reduction: Reduction of the losses of all elements.
     """
-    if unknown:
-        refuse(_s_binary_cross_entropy, (), unknown)
+    if more or unknown:
+        refuse(_s_binary_cross_entropy, (x, target, weight, reduction, *more), unknown)
     try:
         run = _r_binary_cross_entropy[x._type, target._type, None if weight is None else weight._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -72,12 +69,8 @@ _r_binary_cross_entropy_with_logits = _s_binary_cross_entropy_with_logits.fast
 
 @bound_by_schema
 def binary_cross_entropy_with_logits(
-    x: T,
-    target: T,
-    weight: T | None = None,
-    pos_weight: T | None = None,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    **unknown: NoReturn,
+    x: T, target: T, weight: T | None = None, pos_weight: T | None = None,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean', *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """-weight * (pos_weight * target * log(p) + (1 - target) * log(1 - p)) with p = sigmoid(x), computed without
     overflow; averaged, summed or element by element.
@@ -87,8 +80,8 @@ def binary_cross_entropy_with_logits(
     pos_weight: Multiplies the loss of positive targets; broadcasts to x.
     reduction: Reduction of the losses of all elements.
     """
-    if unknown:
-        refuse(_s_binary_cross_entropy_with_logits, (), unknown)
+    if more or unknown:
+        refuse(_s_binary_cross_entropy_with_logits, (x, target, weight, pos_weight, reduction, *more), unknown)
     try:
         run = _r_binary_cross_entropy_with_logits[x._type, target._type, None if weight is None else weight._type, None if pos_weight is None else pos_weight._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -107,13 +100,8 @@ _r_binary_cross_entropy_with_logits_dx = _s_binary_cross_entropy_with_logits_dx.
 
 @bound_by_schema
 def binary_cross_entropy_with_logits_dx(
-    x: T,
-    target: T,
-    dy: T,
-    weight: T | None = None,
-    pos_weight: T | None = None,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    **unknown: NoReturn,
+    x: T, target: T, dy: T, weight: T | None = None, pos_weight: T | None = None,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean', *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """Gradient of binary_cross_entropy_with_logits with respect to x.
     x: Predictions, floating.
@@ -123,8 +111,8 @@ def binary_cross_entropy_with_logits_dx(
     pos_weight: Multiplies the loss of positive targets; broadcasts to x.
     reduction: Reduction of the losses of all elements.
     """
-    if unknown:
-        refuse(_s_binary_cross_entropy_with_logits_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_binary_cross_entropy_with_logits_dx, (x, target, dy, weight, pos_weight, reduction, *more), unknown)
     try:
         run = _r_binary_cross_entropy_with_logits_dx[x._type, target._type, dy._type, None if weight is None else weight._type, None if pos_weight is None else pos_weight._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -143,13 +131,8 @@ _r_cross_entropy = _s_cross_entropy.fast
 
 @bound_by_schema
 def cross_entropy(
-    x: T,
-    target: T,
-    weight: T | None = None,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    ignore_index: int = -100,
-    label_smoothing: float = 0.0,
-    **unknown: NoReturn,
+    x: T, target: T, weight: T | None = None, reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    ignore_index: int = -100, label_smoothing: float = 0.0, *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """nll_loss of log_softmax(x), in one kernel and without overflow. Label smoothing as in C. Szegedy et al.,
     "Rethinking the Inception Architecture", 2016. Targets equal to ignore_index do not count; others must be
@@ -161,8 +144,8 @@ def cross_entropy(
     ignore_index: Predictions with this target are ignored.
     label_smoothing: Share of the target, from 0 to 1, spread evenly over all classes.
     """
-    if unknown:
-        refuse(_s_cross_entropy, (), unknown)
+    if more or unknown:
+        refuse(_s_cross_entropy, (x, target, weight, reduction, ignore_index, label_smoothing, *more), unknown)
     try:
         run = _r_cross_entropy[x._type, target._type, None if weight is None else weight._type, reduction, ignore_index, ignore_index.__class__, label_smoothing or repr(label_smoothing), label_smoothing.__class__]
     except Exception:
@@ -181,14 +164,8 @@ _r_cross_entropy_dx = _s_cross_entropy_dx.fast
 
 @bound_by_schema
 def cross_entropy_dx(
-    x: T,
-    target: T,
-    dy: T,
-    weight: T | None = None,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    ignore_index: int = -100,
-    label_smoothing: float = 0.0,
-    **unknown: NoReturn,
+    x: T, target: T, dy: T, weight: T | None = None, reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    ignore_index: int = -100, label_smoothing: float = 0.0, *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """Gradient of cross_entropy with respect to x: softmax(x) minus the target distribution, weighted, times dy.
     x: One number per class, along axis 1 (axis 0 of a vector).
@@ -199,8 +176,8 @@ def cross_entropy_dx(
     ignore_index: Predictions with this target are ignored.
     label_smoothing: Share of the target, from 0 to 1, spread evenly over all classes.
     """
-    if unknown:
-        refuse(_s_cross_entropy_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_cross_entropy_dx, (x, target, dy, weight, reduction, ignore_index, label_smoothing, *more), unknown)
     try:
         run = _r_cross_entropy_dx[x._type, target._type, dy._type, None if weight is None else weight._type, reduction, ignore_index, ignore_index.__class__, label_smoothing or repr(label_smoothing), label_smoothing.__class__]
     except Exception:
@@ -218,14 +195,16 @@ _r_l1_loss = _s_l1_loss.fast
 
 
 @bound_by_schema
-def l1_loss(x: T, target: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', **unknown: NoReturn) -> T:
+def l1_loss(
+    x: T, target: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """abs(x - target), averaged, summed or element by element.
     x: Predictions, floating.
     target: Target values, of the same type as x.
     reduction: Reduction of the losses of all elements.
     """
-    if unknown:
-        refuse(_s_l1_loss, (), unknown)
+    if more or unknown:
+        refuse(_s_l1_loss, (x, target, reduction, *more), unknown)
     try:
         run = _r_l1_loss[x._type, target._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -243,15 +222,17 @@ _r_l1_loss_dx = _s_l1_loss_dx.fast
 
 
 @bound_by_schema
-def l1_loss_dx(x: T, target: T, dy: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', **unknown: NoReturn) -> T:
+def l1_loss_dx(
+    x: T, target: T, dy: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """Gradient of l1_loss with respect to x, 0 where x equals target; that with respect to target is its negative.
     x: Predictions, floating.
     target: Target values, of the same type as x.
     dy: Gradient of the result.
     reduction: Reduction of the losses of all elements.
     """
-    if unknown:
-        refuse(_s_l1_loss_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_l1_loss_dx, (x, target, dy, reduction, *more), unknown)
     try:
         run = _r_l1_loss_dx[x._type, target._type, dy._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -269,14 +250,16 @@ _r_mse_loss = _s_mse_loss.fast
 
 
 @bound_by_schema
-def mse_loss(x: T, target: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', **unknown: NoReturn) -> T:
+def mse_loss(
+    x: T, target: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """(x - target)**2, averaged, summed or element by element.
     x: Predictions, floating.
     target: Target values, of the same type as x.
     reduction: Reduction of the losses of all elements.
     """
-    if unknown:
-        refuse(_s_mse_loss, (), unknown)
+    if more or unknown:
+        refuse(_s_mse_loss, (x, target, reduction, *more), unknown)
     try:
         run = _r_mse_loss[x._type, target._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -294,15 +277,17 @@ _r_mse_loss_dx = _s_mse_loss_dx.fast
 
 
 @bound_by_schema
-def mse_loss_dx(x: T, target: T, dy: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', **unknown: NoReturn) -> T:
+def mse_loss_dx(
+    x: T, target: T, dy: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """Gradient of mse_loss with respect to x; that with respect to target is its negative.
     x: Predictions, floating.
     target: Target values, of the same type as x.
     dy: Gradient of the result.
     reduction: Reduction of the losses of all elements.
     """
-    if unknown:
-        refuse(_s_mse_loss_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_mse_loss_dx, (x, target, dy, reduction, *more), unknown)
     try:
         run = _r_mse_loss_dx[x._type, target._type, dy._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -321,13 +306,8 @@ _r_nll_loss = _s_nll_loss.fast
 
 @bound_by_schema
 def nll_loss(
-    x: T,
-    target: T,
-    weight: T | None = None,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    ignore_index: int = -100,
-    label_smoothing: float = 0.0,
-    **unknown: NoReturn,
+    x: T, target: T, weight: T | None = None, reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    ignore_index: int = -100, label_smoothing: float = 0.0, *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """The negative log-probability, in x, of the target class, times the weight of that class. The mean divides by
     the sum of these weights. Targets equal to ignore_index do not count; others must be classes.
@@ -338,8 +318,8 @@ def nll_loss(
     ignore_index: Predictions with this target are ignored.
     label_smoothing: Share of the target, from 0 to 1, spread evenly over all classes.
     """
-    if unknown:
-        refuse(_s_nll_loss, (), unknown)
+    if more or unknown:
+        refuse(_s_nll_loss, (x, target, weight, reduction, ignore_index, label_smoothing, *more), unknown)
     try:
         run = _r_nll_loss[x._type, target._type, None if weight is None else weight._type, reduction, ignore_index, ignore_index.__class__, label_smoothing or repr(label_smoothing), label_smoothing.__class__]
     except Exception:
@@ -358,14 +338,9 @@ _r_nll_loss_dx = _s_nll_loss_dx.fast
 
 @bound_by_schema
 def nll_loss_dx(
-    dy: T,
-    target: T,
-    weight: T | None,
-    shape: int | Sequence[Dim],
-    reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    ignore_index: int = -100,
-    label_smoothing: float = 0.0,
-    **unknown: NoReturn,
+    dy: T, target: T, weight: T | None, shape: int | Sequence[Dim],
+    reduction: Literal['mean', 'sum', 'none'] = 'mean', ignore_index: int = -100, label_smoothing: float = 0.0,
+    *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """Gradient of nll_loss with respect to x; it does not depend on x.
     dy: Gradient of the result.
@@ -376,8 +351,8 @@ def nll_loss_dx(
     ignore_index: Predictions with this target are ignored.
     label_smoothing: Share of the target, from 0 to 1, spread evenly over all classes.
     """
-    if unknown:
-        refuse(_s_nll_loss_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_nll_loss_dx, (dy, target, weight, shape, reduction, ignore_index, label_smoothing, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -398,10 +373,7 @@ _r_smooth_l1_loss = _s_smooth_l1_loss.fast
 
 @bound_by_schema
 def smooth_l1_loss(
-    x: T,
-    target: T,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    beta: float = 1.0,
+    x: T, target: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', beta: float = 1.0, *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """With d = x - target: d**2 / (2 beta) where abs(d) < beta, else abs(d) - beta / 2 (R. Girshick, "Fast R-CNN",
@@ -411,8 +383,8 @@ def smooth_l1_loss(
     reduction: Reduction of the losses of all elements.
     beta: Difference from which on the loss is linear instead of quadratic.
     """
-    if unknown:
-        refuse(_s_smooth_l1_loss, (), unknown)
+    if more or unknown:
+        refuse(_s_smooth_l1_loss, (x, target, reduction, beta, *more), unknown)
     try:
         run = _r_smooth_l1_loss[x._type, target._type, reduction, beta or repr(beta), beta.__class__]
     except Exception:
@@ -431,11 +403,7 @@ _r_smooth_l1_loss_dx = _s_smooth_l1_loss_dx.fast
 
 @bound_by_schema
 def smooth_l1_loss_dx(
-    x: T,
-    target: T,
-    dy: T,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    beta: float = 1.0,
+    x: T, target: T, dy: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', beta: float = 1.0, *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """Gradient of smooth_l1_loss with respect to x; that with respect to target is its negative.
@@ -445,8 +413,8 @@ def smooth_l1_loss_dx(
     reduction: Reduction of the losses of all elements.
     beta: Difference from which on the loss is linear instead of quadratic.
     """
-    if unknown:
-        refuse(_s_smooth_l1_loss_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_smooth_l1_loss_dx, (x, target, dy, reduction, beta, *more), unknown)
     try:
         run = _r_smooth_l1_loss_dx[x._type, target._type, dy._type, reduction, beta or repr(beta), beta.__class__]
     except Exception:

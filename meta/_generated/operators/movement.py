@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -38,13 +38,13 @@ _r_flip = _s_flip.fast
 
 
 @bound_by_schema
-def flip(x: T, axis: int | Sequence[Dim] | None = None, **unknown: NoReturn) -> T:
+def flip(x: T, axis: int | Sequence[Dim] | None = None, *more: NoReturn, **unknown: NoReturn) -> T:
     """The elements in reverse order along axes.
     x: Input.
     axis: Axes to reverse; None for all of them.
     """
-    if unknown:
-        refuse(_s_flip, (), unknown)
+    if more or unknown:
+        refuse(_s_flip, (x, axis, *more), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -65,10 +65,8 @@ _r_pad = _s_pad.fast
 
 @bound_by_schema
 def pad(
-    x: T,
-    pad_width: Sequence[int] | Sequence[Sequence[int]],
-    pad_value: float = 0.0,
-    mode: Literal['constant', 'edge', 'reflect', 'symmetric', 'wrap'] = 'constant',
+    x: T, pad_width: Sequence[int] | Sequence[Sequence[int]], pad_value: float = 0.0,
+    mode: Literal['constant', 'edge', 'reflect', 'symmetric', 'wrap'] = 'constant', *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """The tensor padded with one value or with copies of its elements, as numpy.pad does. For "reflect" widths are
@@ -81,8 +79,8 @@ def pad(
     mode: Added elements: `pad_value`, the edge element, a mirror image without or with the edge element, or the
         elements from the opposite end.
     """
-    if unknown:
-        refuse(_s_pad, (), unknown)
+    if more or unknown:
+        refuse(_s_pad, (x, pad_width, pad_value, mode, *more), unknown)
     try:
         run = _r_pad[x._type, dumps(pad_width, 2), pad_value or repr(pad_value), pad_value.__class__, mode]
     except Exception:
@@ -100,14 +98,14 @@ _r_repeat = _s_repeat.fast
 
 
 @bound_by_schema
-def repeat(x: T, repeats: int, axis: int | None = None, **unknown: NoReturn) -> T:
+def repeat(x: T, repeats: int, axis: int | None = None, *more: NoReturn, **unknown: NoReturn) -> T:
     """Each element repeated in sequence along an axis, as numpy.repeat does.
     x: Input.
     repeats: Number of copies of each element.
     axis: Axis to repeat along; None for the flattened input.
     """
-    if unknown:
-        refuse(_s_repeat, (), unknown)
+    if more or unknown:
+        refuse(_s_repeat, (x, repeats, axis, *more), unknown)
     try:
         run = _r_repeat[x._type, repeats, repeats.__class__, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -125,14 +123,14 @@ _r_roll = _s_roll.fast
 
 
 @bound_by_schema
-def roll(x: T, shift: int | Sequence[Dim], axis: int | Sequence[Dim], **unknown: NoReturn) -> T:
+def roll(x: T, shift: int | Sequence[Dim], axis: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
     """The elements shifted along axes; those shifted past one end reappear at the other.
     x: Input.
     shift: Number of positions by which elements move towards the end of each axis, cyclically.
     axis: The axis of each shift; distinct.
     """
-    if unknown:
-        refuse(_s_roll, (), unknown)
+    if more or unknown:
+        refuse(_s_roll, (x, shift, axis, *more), unknown)
     if type(shift) is int:
         shift = (shift,)
     if type(axis) is int:
@@ -154,13 +152,13 @@ _r_tile = _s_tile.fast
 
 
 @bound_by_schema
-def tile(x: T, reps: int | Sequence[Dim], **unknown: NoReturn) -> T:
+def tile(x: T, reps: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
     """The whole tensor repeated along each axis, as numpy.tile does.
     x: Input.
     reps: Number of copies of x along each axis; aligned with the last axes of x.
     """
-    if unknown:
-        refuse(_s_tile, (), unknown)
+    if more or unknown:
+        refuse(_s_tile, (x, reps, *more), unknown)
     if type(reps) is int:
         reps = (reps,)
     try:
@@ -180,13 +178,13 @@ _r_tril = _s_tril.fast
 
 
 @bound_by_schema
-def tril(x: T, k: int = 0, **unknown: NoReturn) -> T:
+def tril(x: T, k: int = 0, *more: NoReturn, **unknown: NoReturn) -> T:
     """The lower triangles of matrices: elements above diagonal k become zero.
     x: Input of rank 2 or more: matrices in the last two axes.
     k: Index of the diagonal: 0 for the main one, positive above it.
     """
-    if unknown:
-        refuse(_s_tril, (), unknown)
+    if more or unknown:
+        refuse(_s_tril, (x, k, *more), unknown)
     try:
         run = _r_tril[x._type, k, k.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -204,13 +202,13 @@ _r_triu = _s_triu.fast
 
 
 @bound_by_schema
-def triu(x: T, k: int = 0, **unknown: NoReturn) -> T:
+def triu(x: T, k: int = 0, *more: NoReturn, **unknown: NoReturn) -> T:
     """The upper triangles of matrices: elements below diagonal k become zero.
     x: Input of rank 2 or more: matrices in the last two axes.
     k: Index of the diagonal: 0 for the main one, positive above it.
     """
-    if unknown:
-        refuse(_s_triu, (), unknown)
+    if more or unknown:
+        refuse(_s_triu, (x, k, *more), unknown)
     try:
         run = _r_triu[x._type, k, k.__class__]
     except (KeyError, AttributeError, TypeError):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -38,14 +38,14 @@ _r_bias_add = _s_bias_add.fast
 
 
 @bound_by_schema
-def bias_add(x: T, bias: T, axis: int = 1, **unknown: NoReturn) -> T:
+def bias_add(x: T, bias: T, axis: int = 1, *more: NoReturn, **unknown: NoReturn) -> T:
     """x plus a bias for each position of one axis, such as the channels of a convolution.
     x: Input.
     bias: One number for each index along `axis`, of the dtype of x.
     axis: Axis of x that bias is added along.
     """
-    if unknown:
-        refuse(_s_bias_add, (), unknown)
+    if more or unknown:
+        refuse(_s_bias_add, (x, bias, axis, *more), unknown)
     try:
         run = _r_bias_add[x._type, bias._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -63,7 +63,7 @@ _r_dropout = _s_dropout.fast
 
 
 @bound_by_schema
-def dropout(x: T, key: T, p: float = 0.5, **unknown: NoReturn) -> tuple[T, T]:
+def dropout(x: T, key: T, p: float = 0.5, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T]:
     """A random share p of the elements set to 0, the others divided by 1 - p (N. Srivastava et al., "Dropout", 2014).
     The mask, true where an element is kept, is `bernoulli(key, x.shape, 1 - p, "bool")`: it depends on the key and
     the position only, not on the device.
@@ -71,8 +71,8 @@ def dropout(x: T, key: T, p: float = 0.5, **unknown: NoReturn) -> tuple[T, T]:
     key: Key of the random numbers, int64 of shape (2,); equal keys drop the same elements.
     p: Probability that an element is dropped, from 0 to 1.
     """
-    if unknown:
-        refuse(_s_dropout, (), unknown)
+    if more or unknown:
+        refuse(_s_dropout, (x, key, p, *more), unknown)
     try:
         run = _r_dropout[x._type, key._type, p or repr(p), p.__class__]
     except Exception:
@@ -90,14 +90,14 @@ _r_dropout_dx = _s_dropout_dx.fast
 
 
 @bound_by_schema
-def dropout_dx(dy: T, mask: T, p: float = 0.5, **unknown: NoReturn) -> T:
+def dropout_dx(dy: T, mask: T, p: float = 0.5, *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of dropout: dy / (1 - p) where the mask is true, else 0.
     dy: Gradient of the result.
     mask: Mask returned by the forward operator, bool.
     p: As in the forward operator.
     """
-    if unknown:
-        refuse(_s_dropout_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_dropout_dx, (dy, mask, p, *more), unknown)
     try:
         run = _r_dropout_dx[dy._type, mask._type, p or repr(p), p.__class__]
     except Exception:
@@ -115,13 +115,13 @@ _r_log_softmax = _s_log_softmax.fast
 
 
 @bound_by_schema
-def log_softmax(x: T, axis: int = -1, **unknown: NoReturn) -> T:
+def log_softmax(x: T, axis: int = -1, *more: NoReturn, **unknown: NoReturn) -> T:
     """x - log(sum(exp(x))) along an axis: the logarithm of softmax, computed without overflow.
     x: Input of any shape, floating.
     axis: Axis along which the result sums to one.
     """
-    if unknown:
-        refuse(_s_log_softmax, (), unknown)
+    if more or unknown:
+        refuse(_s_log_softmax, (x, axis, *more), unknown)
     try:
         run = _r_log_softmax[x._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -139,14 +139,14 @@ _r_log_softmax_dx = _s_log_softmax_dx.fast
 
 
 @bound_by_schema
-def log_softmax_dx(y: T, dy: T, axis: int = -1, **unknown: NoReturn) -> T:
+def log_softmax_dx(y: T, dy: T, axis: int = -1, *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of log_softmax: dy - exp(y) * sum(dy, axis).
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.
     axis: The axis of the forward operator.
     """
-    if unknown:
-        refuse(_s_log_softmax_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_log_softmax_dx, (y, dy, axis, *more), unknown)
     try:
         run = _r_log_softmax_dx[y._type, dy._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -164,13 +164,13 @@ _r_softmax = _s_softmax.fast
 
 
 @bound_by_schema
-def softmax(x: T, axis: int = -1, **unknown: NoReturn) -> T:
+def softmax(x: T, axis: int = -1, *more: NoReturn, **unknown: NoReturn) -> T:
     """exp(x) / sum(exp(x)) along an axis, computed without overflow.
     x: Input of any shape, floating.
     axis: Axis along which the result sums to one.
     """
-    if unknown:
-        refuse(_s_softmax, (), unknown)
+    if more or unknown:
+        refuse(_s_softmax, (x, axis, *more), unknown)
     try:
         run = _r_softmax[x._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -188,14 +188,14 @@ _r_softmax_dx = _s_softmax_dx.fast
 
 
 @bound_by_schema
-def softmax_dx(y: T, dy: T, axis: int = -1, **unknown: NoReturn) -> T:
+def softmax_dx(y: T, dy: T, axis: int = -1, *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of softmax: y * (dy - sum(y * dy, axis)).
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.
     axis: The axis of the forward operator.
     """
-    if unknown:
-        refuse(_s_softmax_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_softmax_dx, (y, dy, axis, *more), unknown)
     try:
         run = _r_softmax_dx[y._type, dy._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -39,14 +39,8 @@ _r_batch_norm_infer = _s_batch_norm_infer.fast
 
 @bound_by_schema
 def batch_norm_infer(
-    x: T,
-    running_mean: T,
-    running_var: T,
-    w: T | None = None,
-    b: T | None = None,
-    eps: float = 1e-05,
-    axis: int = 1,
-    **unknown: NoReturn,
+    x: T, running_mean: T, running_var: T, w: T | None = None, b: T | None = None, eps: float = 1e-05, axis: int = 1,
+    *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """(x - running_mean) / sqrt(running_var + eps) * w + b, for each channel. The running statistics are constants:
     they have no gradient.
@@ -58,8 +52,8 @@ def batch_norm_infer(
     eps: Added to the variance, or mean square.
     axis: Channel axis; all other axes are normalised together.
     """
-    if unknown:
-        refuse(_s_batch_norm_infer, (), unknown)
+    if more or unknown:
+        refuse(_s_batch_norm_infer, (x, running_mean, running_var, w, b, eps, axis, *more), unknown)
     try:
         run = _r_batch_norm_infer[x._type, running_mean._type, running_var._type, None if w is None else w._type, None if b is None else b._type, eps or repr(eps), eps.__class__, axis, axis.__class__]
     except Exception:
@@ -77,15 +71,15 @@ _r_batch_norm_stats = _s_batch_norm_stats.fast
 
 
 @bound_by_schema
-def batch_norm_stats(x: T, eps: float = 1e-05, axis: int = 1, **unknown: NoReturn) -> tuple[T, T, T]:
+def batch_norm_stats(x: T, eps: float = 1e-05, axis: int = 1, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T, T]:
     """The mean and the (population) variance of each channel, and 1 / sqrt(variance + eps), as batch_norm_train uses
     them; float32 if x is in half precision.
     x: Input, floating.
     eps: Added to the variance, or mean square.
     axis: Channel axis; all other axes are normalised together.
     """
-    if unknown:
-        refuse(_s_batch_norm_stats, (), unknown)
+    if more or unknown:
+        refuse(_s_batch_norm_stats, (x, eps, axis, *more), unknown)
     try:
         run = _r_batch_norm_stats[x._type, eps or repr(eps), eps.__class__, axis, axis.__class__]
     except Exception:
@@ -103,7 +97,9 @@ _r_batch_norm_sums = _s_batch_norm_sums.fast
 
 
 @bound_by_schema
-def batch_norm_sums(dy: T, x: T, mean: T, invstd: T, axis: int = 1, **unknown: NoReturn) -> tuple[T, T]:
+def batch_norm_sums(
+    dy: T, x: T, mean: T, invstd: T, axis: int = 1, *more: NoReturn, **unknown: NoReturn,
+) -> tuple[T, T]:
     """The gradients of batch_norm_train with respect to w and b, from which follows that with respect to x: the sums
     of dy * (x - mean) * invstd and of dy over each channel; float32 if x is in half precision.
     dy: Gradient of the result.
@@ -112,8 +108,8 @@ def batch_norm_sums(dy: T, x: T, mean: T, invstd: T, axis: int = 1, **unknown: N
     invstd: 1 / sqrt(variance + eps) of each channel, from the forward operator.
     axis: Channel axis; all other axes are normalised together.
     """
-    if unknown:
-        refuse(_s_batch_norm_sums, (), unknown)
+    if more or unknown:
+        refuse(_s_batch_norm_sums, (dy, x, mean, invstd, axis, *more), unknown)
     try:
         run = _r_batch_norm_sums[dy._type, x._type, mean._type, invstd._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -132,15 +128,8 @@ _r_batch_norm_train = _s_batch_norm_train.fast
 
 @bound_by_schema
 def batch_norm_train(
-    x: T,
-    running_mean: T,
-    running_var: T,
-    w: T | None = None,
-    b: T | None = None,
-    momentum: float = 0.1,
-    eps: float = 1e-05,
-    axis: int = 1,
-    **unknown: NoReturn,
+    x: T, running_mean: T, running_var: T, w: T | None = None, b: T | None = None, momentum: float = 0.1,
+    eps: float = 1e-05, axis: int = 1, *more: NoReturn, **unknown: NoReturn,
 ) -> tuple[T, T, T, T, T]:
     """(x - mean) / sqrt(variance + eps) * w + b, with mean and (population) variance of each channel over this batch
     (S. Ioffe, C. Szegedy, "Batch Normalization", 2015). The running statistics become (1 - momentum) * running +
@@ -156,8 +145,8 @@ def batch_norm_train(
     eps: Added to the variance, or mean square.
     axis: Channel axis; all other axes are normalised together.
     """
-    if unknown:
-        refuse(_s_batch_norm_train, (), unknown)
+    if more or unknown:
+        refuse(_s_batch_norm_train, (x, running_mean, running_var, w, b, momentum, eps, axis, *more), unknown)
     try:
         run = _r_batch_norm_train[x._type, running_mean._type, running_var._type, None if w is None else w._type, None if b is None else b._type, momentum or repr(momentum), momentum.__class__, eps or repr(eps), eps.__class__, axis, axis.__class__]
     except Exception:
@@ -176,13 +165,7 @@ _r_batch_norm_train_dxwb = _s_batch_norm_train_dxwb.fast
 
 @bound_by_schema
 def batch_norm_train_dxwb(
-    dy: T,
-    x: T,
-    w: T | None,
-    mean: T,
-    invstd: T,
-    axis: int = 1,
-    **unknown: NoReturn,
+    dy: T, x: T, w: T | None, mean: T, invstd: T, axis: int = 1, *more: NoReturn, **unknown: NoReturn,
 ) -> tuple[T, T, T]:
     """Gradients of batch_norm_train with respect to x (also through mean and variance), w and b. The gradients of w
     and b are float32 if x is in half precision.
@@ -193,8 +176,8 @@ def batch_norm_train_dxwb(
     invstd: 1 / sqrt(variance + eps) of each channel, from the forward operator.
     axis: Channel axis; all other axes are normalised together.
     """
-    if unknown:
-        refuse(_s_batch_norm_train_dxwb, (), unknown)
+    if more or unknown:
+        refuse(_s_batch_norm_train_dxwb, (dy, x, w, mean, invstd, axis, *more), unknown)
     try:
         run = _r_batch_norm_train_dxwb[dy._type, x._type, None if w is None else w._type, mean._type, invstd._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -213,12 +196,8 @@ _r_layer_norm = _s_layer_norm.fast
 
 @bound_by_schema
 def layer_norm(
-    x: T,
-    scale: T | None = None,
-    bias: T | None = None,
-    axis: int | Sequence[Dim] = (-1,),
-    eps: float = 1e-05,
-    **unknown: NoReturn,
+    x: T, scale: T | None = None, bias: T | None = None, axis: int | Sequence[Dim] = (-1,), eps: float = 1e-05,
+    *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """(x - mean) / sqrt(variance + eps) * scale + bias, with mean and (population) variance over the given axes (J.
     Ba, J. Kiros, G. Hinton, "Layer Normalization", 2016). Halves are computed in float32.
@@ -228,8 +207,8 @@ def layer_norm(
     axis: Axes that are normalised together.
     eps: Added to the variance, or mean square.
     """
-    if unknown:
-        refuse(_s_layer_norm, (), unknown)
+    if more or unknown:
+        refuse(_s_layer_norm, (x, scale, bias, axis, eps, *more), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -250,11 +229,7 @@ _r_layer_norm_dwb = _s_layer_norm_dwb.fast
 
 @bound_by_schema
 def layer_norm_dwb(
-    x: T,
-    dy: T,
-    axis: int | Sequence[Dim] = (-1,),
-    eps: float = 1e-05,
-    **unknown: NoReturn,
+    x: T, dy: T, axis: int | Sequence[Dim] = (-1,), eps: float = 1e-05, *more: NoReturn, **unknown: NoReturn,
 ) -> tuple[T, T]:
     """Gradients of layer_norm with respect to scale and bias; float32 if x is in half precision.
     x: Input, floating.
@@ -262,8 +237,8 @@ def layer_norm_dwb(
     axis: Axes that are normalised together.
     eps: Added to the variance, or mean square.
     """
-    if unknown:
-        refuse(_s_layer_norm_dwb, (), unknown)
+    if more or unknown:
+        refuse(_s_layer_norm_dwb, (x, dy, axis, eps, *more), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -284,11 +259,7 @@ _r_layer_norm_dx = _s_layer_norm_dx.fast
 
 @bound_by_schema
 def layer_norm_dx(
-    x: T,
-    scale: T | None,
-    dy: T,
-    axis: int | Sequence[Dim] = (-1,),
-    eps: float = 1e-05,
+    x: T, scale: T | None, dy: T, axis: int | Sequence[Dim] = (-1,), eps: float = 1e-05, *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """Gradient of layer_norm with respect to x.
@@ -298,8 +269,8 @@ def layer_norm_dx(
     axis: Axes that are normalised together.
     eps: Added to the variance, or mean square.
     """
-    if unknown:
-        refuse(_s_layer_norm_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_layer_norm_dx, (x, scale, dy, axis, eps, *more), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -320,11 +291,7 @@ _r_layer_norm_dxwb = _s_layer_norm_dxwb.fast
 
 @bound_by_schema
 def layer_norm_dxwb(
-    x: T,
-    scale: T | None,
-    dy: T,
-    axis: int | Sequence[Dim] = (-1,),
-    eps: float = 1e-05,
+    x: T, scale: T | None, dy: T, axis: int | Sequence[Dim] = (-1,), eps: float = 1e-05, *more: NoReturn,
     **unknown: NoReturn,
 ) -> tuple[T, T, T]:
     """Gradients of layer_norm with respect to x, scale and bias, for dialects that compute all of them at once:
@@ -335,8 +302,8 @@ def layer_norm_dxwb(
     axis: Axes that are normalised together.
     eps: Added to the variance, or mean square.
     """
-    if unknown:
-        refuse(_s_layer_norm_dxwb, (), unknown)
+    if more or unknown:
+        refuse(_s_layer_norm_dxwb, (x, scale, dy, axis, eps, *more), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -357,12 +324,8 @@ _r_layer_norm_train = _s_layer_norm_train.fast
 
 @bound_by_schema
 def layer_norm_train(
-    x: T,
-    scale: T | None = None,
-    bias: T | None = None,
-    axis: int | Sequence[Dim] = (-1,),
-    eps: float = 1e-05,
-    **unknown: NoReturn,
+    x: T, scale: T | None = None, bias: T | None = None, axis: int | Sequence[Dim] = (-1,), eps: float = 1e-05,
+    *more: NoReturn, **unknown: NoReturn,
 ) -> tuple[T, T, T]:
     """layer_norm, and what its gradient needs of each row: the mean, and 1 / sqrt(variance + eps). The normalised
     axes of both have size 1; they are float32 if x is in half precision.
@@ -372,8 +335,8 @@ def layer_norm_train(
     axis: Axes that are normalised together.
     eps: Added to the variance, or mean square.
     """
-    if unknown:
-        refuse(_s_layer_norm_train, (), unknown)
+    if more or unknown:
+        refuse(_s_layer_norm_train, (x, scale, bias, axis, eps, *more), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -394,12 +357,7 @@ _r_layer_norm_train_dxwb = _s_layer_norm_train_dxwb.fast
 
 @bound_by_schema
 def layer_norm_train_dxwb(
-    dy: T,
-    x: T,
-    scale: T | None,
-    mean: T,
-    invstd: T,
-    axis: int | Sequence[Dim] = (-1,),
+    dy: T, x: T, scale: T | None, mean: T, invstd: T, axis: int | Sequence[Dim] = (-1,), *more: NoReturn,
     **unknown: NoReturn,
 ) -> tuple[T, T, T]:
     """Gradients of layer_norm_train with respect to x (also through mean and variance), scale and bias. The gradients
@@ -411,8 +369,8 @@ def layer_norm_train_dxwb(
     invstd: 1 / sqrt(variance + eps) of each row, from the forward operator.
     axis: Axes that are normalised together.
     """
-    if unknown:
-        refuse(_s_layer_norm_train_dxwb, (), unknown)
+    if more or unknown:
+        refuse(_s_layer_norm_train_dxwb, (dy, x, scale, mean, invstd, axis, *more), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -433,10 +391,7 @@ _r_rms_norm = _s_rms_norm.fast
 
 @bound_by_schema
 def rms_norm(
-    x: T,
-    scale: T | None = None,
-    axis: int | Sequence[Dim] = (-1,),
-    eps: float = 1e-05,
+    x: T, scale: T | None = None, axis: int | Sequence[Dim] = (-1,), eps: float = 1e-05, *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """x / sqrt(mean(x**2) + eps) * scale, with the mean over the given axes (B. Zhang, R. Sennrich, "Root Mean Square
@@ -446,8 +401,8 @@ def rms_norm(
     axis: Axes that are normalised together.
     eps: Added to the variance, or mean square.
     """
-    if unknown:
-        refuse(_s_rms_norm, (), unknown)
+    if more or unknown:
+        refuse(_s_rms_norm, (x, scale, axis, eps, *more), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -39,13 +39,8 @@ _r_adagrad = _s_adagrad.fast
 
 @bound_by_schema
 def adagrad(
-    x: T,
-    dx: T,
-    total: T,
-    learning_rate: T | Number | Dim,
-    eps: T | Number | Dim = 1e-10,
-    weight_decay: T | Number | Dim = 0.0,
-    **unknown: NoReturn,
+    x: T, dx: T, total: T, learning_rate: T | Number | Dim, eps: T | Number | Dim = 1e-10,
+    weight_decay: T | Number | Dim = 0.0, *more: NoReturn, **unknown: NoReturn,
 ) -> tuple[T, T]:
     """A step of Adagrad (J. Duchi et al., 2011), in place: total <- total + g**2 with g = dx + weight_decay * x, then
     x <- x - learning_rate * g / (sqrt(total) + eps). Returns x and total.
@@ -56,8 +51,8 @@ def adagrad(
     eps: Added to the square root: a number or a 0-d tensor.
     weight_decay: Decay of the parameter towards 0: a number or a 0-d tensor.
     """
-    if unknown:
-        refuse(_s_adagrad, (), unknown)
+    if more or unknown:
+        refuse(_s_adagrad, (x, dx, total, learning_rate, eps, weight_decay, *more), unknown)
     try:
         run = _r_adagrad[x._type, dx._type, total._type, learning_rate._type, eps._type, weight_decay._type]
     except (KeyError, AttributeError, TypeError):
@@ -76,18 +71,9 @@ _r_adam = _s_adam.fast
 
 @bound_by_schema
 def adam(
-    x: T,
-    dx: T,
-    m: T,
-    v: T,
-    step: T | Number | Dim | None,
-    learning_rate: T | Number | Dim,
-    beta1: T | Number | Dim = 0.9,
-    beta2: T | Number | Dim = 0.999,
-    eps: T | Number | Dim = 1e-08,
-    weight_decay: T | Number | Dim = 0.0,
-    decoupled: bool = True,
-    **unknown: NoReturn,
+    x: T, dx: T, m: T, v: T, step: T | Number | Dim | None, learning_rate: T | Number | Dim,
+    beta1: T | Number | Dim = 0.9, beta2: T | Number | Dim = 0.999, eps: T | Number | Dim = 1e-08,
+    weight_decay: T | Number | Dim = 0.0, decoupled: bool = True, *more: NoReturn, **unknown: NoReturn,
 ) -> tuple[T, T, T]:
     """A step of Adam (D. Kingma and J. Ba, 2015), or with `decoupled` of AdamW (I. Loshchilov and F. Hutter, 2019),
     in place: m <- beta1 * m + (1 - beta1) * dx, v <- beta2 * v + (1 - beta2) * dx**2, x <- x - learning_rate * (m
@@ -106,8 +92,8 @@ def adam(
     weight_decay: Decay of the parameter towards 0: a number or a 0-d tensor.
     decoupled: Shrink x itself (AdamW) instead of adding the decay to the gradient.
     """
-    if unknown:
-        refuse(_s_adam, (), unknown)
+    if more or unknown:
+        refuse(_s_adam, (x, dx, m, v, step, learning_rate, beta1, beta2, eps, weight_decay, decoupled, *more), unknown)
     try:
         run = _r_adam[x._type, dx._type, m._type, v._type, None if step is None else step._type, learning_rate._type, beta1._type, beta2._type, eps._type, weight_decay._type, decoupled, decoupled.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -126,19 +112,9 @@ _r_amsgrad = _s_amsgrad.fast
 
 @bound_by_schema
 def amsgrad(
-    x: T,
-    dx: T,
-    m: T,
-    v: T,
-    v_max: T,
-    step: T | Number | Dim | None,
-    learning_rate: T | Number | Dim,
-    beta1: T | Number | Dim = 0.9,
-    beta2: T | Number | Dim = 0.999,
-    eps: T | Number | Dim = 1e-08,
-    weight_decay: T | Number | Dim = 0.0,
-    decoupled: bool = True,
-    **unknown: NoReturn,
+    x: T, dx: T, m: T, v: T, v_max: T, step: T | Number | Dim | None, learning_rate: T | Number | Dim,
+    beta1: T | Number | Dim = 0.9, beta2: T | Number | Dim = 0.999, eps: T | Number | Dim = 1e-08,
+    weight_decay: T | Number | Dim = 0.0, decoupled: bool = True, *more: NoReturn, **unknown: NoReturn,
 ) -> tuple[T, T, T, T]:
     """A step of Adam that divides by the largest v so far (S. Reddi et al., 2018), in place: m and v as in `adam`,
     v_max <- maximum(v_max, v), and v_max in place of v in the new x. Returns x, m, v and v_max.
@@ -155,8 +131,8 @@ def amsgrad(
     weight_decay: Decay of the parameter towards 0: a number or a 0-d tensor.
     decoupled: Shrink x itself (AdamW) instead of adding the decay to the gradient.
     """
-    if unknown:
-        refuse(_s_amsgrad, (), unknown)
+    if more or unknown:
+        refuse(_s_amsgrad, (x, dx, m, v, v_max, step, learning_rate, beta1, beta2, eps, weight_decay, decoupled, *more), unknown)
     try:
         run = _r_amsgrad[x._type, dx._type, m._type, v._type, v_max._type, None if step is None else step._type, learning_rate._type, beta1._type, beta2._type, eps._type, weight_decay._type, decoupled, decoupled.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -175,16 +151,9 @@ _r_rmsprop = _s_rmsprop.fast
 
 @bound_by_schema
 def rmsprop(
-    x: T,
-    dx: T,
-    v: T,
-    velocity: T,
-    learning_rate: T | Number | Dim,
-    alpha: T | Number | Dim = 0.99,
-    eps: T | Number | Dim = 1e-08,
-    weight_decay: T | Number | Dim = 0.0,
-    momentum: T | Number | Dim = 0.0,
-    **unknown: NoReturn,
+    x: T, dx: T, v: T, velocity: T, learning_rate: T | Number | Dim, alpha: T | Number | Dim = 0.99,
+    eps: T | Number | Dim = 1e-08, weight_decay: T | Number | Dim = 0.0, momentum: T | Number | Dim = 0.0,
+    *more: NoReturn, **unknown: NoReturn,
 ) -> tuple[T, T, T]:
     """A step of RMSprop (T. Tieleman and G. Hinton, 2012), in place: v <- alpha * v + (1 - alpha) * g**2 with g = dx
     + weight_decay * x, velocity <- momentum * velocity + g / (sqrt(v) + eps), x <- x - learning_rate * velocity.
@@ -199,8 +168,8 @@ def rmsprop(
     weight_decay: Decay of the parameter towards 0: a number or a 0-d tensor.
     momentum: Decay factor of the velocity: a number or a 0-d tensor.
     """
-    if unknown:
-        refuse(_s_rmsprop, (), unknown)
+    if more or unknown:
+        refuse(_s_rmsprop, (x, dx, v, velocity, learning_rate, alpha, eps, weight_decay, momentum, *more), unknown)
     try:
         run = _r_rmsprop[x._type, dx._type, v._type, velocity._type, learning_rate._type, alpha._type, eps._type, weight_decay._type, momentum._type]
     except (KeyError, AttributeError, TypeError):
@@ -219,17 +188,9 @@ _r_rmsprop_centered = _s_rmsprop_centered.fast
 
 @bound_by_schema
 def rmsprop_centered(
-    x: T,
-    dx: T,
-    v: T,
-    velocity: T,
-    m: T,
-    learning_rate: T | Number | Dim,
-    alpha: T | Number | Dim = 0.99,
-    eps: T | Number | Dim = 1e-08,
-    weight_decay: T | Number | Dim = 0.0,
-    momentum: T | Number | Dim = 0.0,
-    **unknown: NoReturn,
+    x: T, dx: T, v: T, velocity: T, m: T, learning_rate: T | Number | Dim, alpha: T | Number | Dim = 0.99,
+    eps: T | Number | Dim = 1e-08, weight_decay: T | Number | Dim = 0.0, momentum: T | Number | Dim = 0.0,
+    *more: NoReturn, **unknown: NoReturn,
 ) -> tuple[T, T, T, T]:
     """A step of RMSprop by the variance of the gradient (A. Graves, 2013), in place: as `rmsprop`, with m <- alpha *
     m + (1 - alpha) * g and v - m**2 in place of v in the new velocity. Returns x, v, velocity and m.
@@ -244,8 +205,8 @@ def rmsprop_centered(
     weight_decay: Decay of the parameter towards 0: a number or a 0-d tensor.
     momentum: Decay factor of the velocity: a number or a 0-d tensor.
     """
-    if unknown:
-        refuse(_s_rmsprop_centered, (), unknown)
+    if more or unknown:
+        refuse(_s_rmsprop_centered, (x, dx, v, velocity, m, learning_rate, alpha, eps, weight_decay, momentum, *more), unknown)
     try:
         run = _r_rmsprop_centered[x._type, dx._type, v._type, velocity._type, m._type, learning_rate._type, alpha._type, eps._type, weight_decay._type, momentum._type]
     except (KeyError, AttributeError, TypeError):
@@ -264,14 +225,8 @@ _r_sgd = _s_sgd.fast
 
 @bound_by_schema
 def sgd(
-    x: T,
-    dx: T,
-    v: T,
-    learning_rate: T | Number | Dim,
-    momentum: T | Number | Dim = 0.0,
-    weight_decay: T | Number | Dim = 0.0,
-    nesterov: bool = False,
-    **unknown: NoReturn,
+    x: T, dx: T, v: T, learning_rate: T | Number | Dim, momentum: T | Number | Dim = 0.0,
+    weight_decay: T | Number | Dim = 0.0, nesterov: bool = False, *more: NoReturn, **unknown: NoReturn,
 ) -> tuple[T, T]:
     """A step of gradient descent with momentum, in place: v <- momentum * v + dx + weight_decay * x, then x <- x -
     learning_rate * v. Returns x and v. (I. Sutskever et al., 2013, with the learning rate outside of the velocity,
@@ -284,8 +239,8 @@ def sgd(
     weight_decay: Decay of the parameter towards 0: a number or a 0-d tensor.
     nesterov: Use Nesterov momentum: step along the velocity of the next step.
     """
-    if unknown:
-        refuse(_s_sgd, (), unknown)
+    if more or unknown:
+        refuse(_s_sgd, (x, dx, v, learning_rate, momentum, weight_decay, nesterov, *more), unknown)
     try:
         run = _r_sgd[x._type, dx._type, v._type, learning_rate._type, momentum._type, weight_decay._type, nesterov, nesterov.__class__]
     except (KeyError, AttributeError, TypeError):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -38,14 +38,14 @@ _r_adaptive_avg_pool1d = _s_adaptive_avg_pool1d.fast
 
 
 @bound_by_schema
-def adaptive_avg_pool1d(x: T, size: int | Sequence[Dim], **unknown: NoReturn) -> T:
+def adaptive_avg_pool1d(x: T, size: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
     """Average pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     """
-    if unknown:
-        refuse(_s_adaptive_avg_pool1d, (), unknown)
+    if more or unknown:
+        refuse(_s_adaptive_avg_pool1d, (x, size, *more), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -65,13 +65,13 @@ _r_adaptive_avg_pool1d_dx = _s_adaptive_avg_pool1d_dx.fast
 
 
 @bound_by_schema
-def adaptive_avg_pool1d_dx(dy: T, shape: int | Sequence[Dim], **unknown: NoReturn) -> T:
+def adaptive_avg_pool1d_dx(dy: T, shape: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of adaptive average pooling.
     dy: Gradient of the result.
     shape: Shape of the forward operator's x.
     """
-    if unknown:
-        refuse(_s_adaptive_avg_pool1d_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_adaptive_avg_pool1d_dx, (dy, shape, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -91,14 +91,14 @@ _r_adaptive_avg_pool2d = _s_adaptive_avg_pool2d.fast
 
 
 @bound_by_schema
-def adaptive_avg_pool2d(x: T, size: int | Sequence[Dim], **unknown: NoReturn) -> T:
+def adaptive_avg_pool2d(x: T, size: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
     """Average pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     """
-    if unknown:
-        refuse(_s_adaptive_avg_pool2d, (), unknown)
+    if more or unknown:
+        refuse(_s_adaptive_avg_pool2d, (x, size, *more), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -118,13 +118,13 @@ _r_adaptive_avg_pool2d_dx = _s_adaptive_avg_pool2d_dx.fast
 
 
 @bound_by_schema
-def adaptive_avg_pool2d_dx(dy: T, shape: int | Sequence[Dim], **unknown: NoReturn) -> T:
+def adaptive_avg_pool2d_dx(dy: T, shape: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of adaptive average pooling.
     dy: Gradient of the result.
     shape: Shape of the forward operator's x.
     """
-    if unknown:
-        refuse(_s_adaptive_avg_pool2d_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_adaptive_avg_pool2d_dx, (dy, shape, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -144,14 +144,14 @@ _r_adaptive_avg_pool3d = _s_adaptive_avg_pool3d.fast
 
 
 @bound_by_schema
-def adaptive_avg_pool3d(x: T, size: int | Sequence[Dim], **unknown: NoReturn) -> T:
+def adaptive_avg_pool3d(x: T, size: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
     """Average pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     """
-    if unknown:
-        refuse(_s_adaptive_avg_pool3d, (), unknown)
+    if more or unknown:
+        refuse(_s_adaptive_avg_pool3d, (x, size, *more), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -171,13 +171,13 @@ _r_adaptive_avg_pool3d_dx = _s_adaptive_avg_pool3d_dx.fast
 
 
 @bound_by_schema
-def adaptive_avg_pool3d_dx(dy: T, shape: int | Sequence[Dim], **unknown: NoReturn) -> T:
+def adaptive_avg_pool3d_dx(dy: T, shape: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of adaptive average pooling.
     dy: Gradient of the result.
     shape: Shape of the forward operator's x.
     """
-    if unknown:
-        refuse(_s_adaptive_avg_pool3d_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_adaptive_avg_pool3d_dx, (dy, shape, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -197,14 +197,14 @@ _r_adaptive_max_pool1d = _s_adaptive_max_pool1d.fast
 
 
 @bound_by_schema
-def adaptive_max_pool1d(x: T, size: int | Sequence[Dim], **unknown: NoReturn) -> T:
+def adaptive_max_pool1d(x: T, size: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
     """Max pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     """
-    if unknown:
-        refuse(_s_adaptive_max_pool1d, (), unknown)
+    if more or unknown:
+        refuse(_s_adaptive_max_pool1d, (x, size, *more), unknown)
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return adaptive_max_pool1d_with_indices(x, size)[0]
     if type(size) is int:
@@ -223,14 +223,14 @@ _r_adaptive_max_pool1d_dx = _s_adaptive_max_pool1d_dx.fast
 
 
 @bound_by_schema
-def adaptive_max_pool1d_dx(dy: T, indices: T, shape: int | Sequence[Dim], **unknown: NoReturn) -> T:
+def adaptive_max_pool1d_dx(dy: T, indices: T, shape: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of adaptive max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
     indices: Indices from the forward operator.
     shape: Shape of the forward operator's x.
     """
-    if unknown:
-        refuse(_s_adaptive_max_pool1d_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_adaptive_max_pool1d_dx, (dy, indices, shape, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -250,14 +250,16 @@ _r_adaptive_max_pool1d_with_indices = _s_adaptive_max_pool1d_with_indices.fast
 
 
 @bound_by_schema
-def adaptive_max_pool1d_with_indices(x: T, size: int | Sequence[Dim], **unknown: NoReturn) -> tuple[T, T]:
+def adaptive_max_pool1d_with_indices(
+    x: T, size: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn,
+) -> tuple[T, T]:
     """Adaptive max pooling that also returns where the largest elements are: flat indices into the spatial axes of x,
     of int32 where that fits, else int64. Of equal elements the first, of several NaN the last.
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     """
-    if unknown:
-        refuse(_s_adaptive_max_pool1d_with_indices, (), unknown)
+    if more or unknown:
+        refuse(_s_adaptive_max_pool1d_with_indices, (x, size, *more), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -277,14 +279,14 @@ _r_adaptive_max_pool2d = _s_adaptive_max_pool2d.fast
 
 
 @bound_by_schema
-def adaptive_max_pool2d(x: T, size: int | Sequence[Dim], **unknown: NoReturn) -> T:
+def adaptive_max_pool2d(x: T, size: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
     """Max pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     """
-    if unknown:
-        refuse(_s_adaptive_max_pool2d, (), unknown)
+    if more or unknown:
+        refuse(_s_adaptive_max_pool2d, (x, size, *more), unknown)
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return adaptive_max_pool2d_with_indices(x, size)[0]
     if type(size) is int:
@@ -303,14 +305,14 @@ _r_adaptive_max_pool2d_dx = _s_adaptive_max_pool2d_dx.fast
 
 
 @bound_by_schema
-def adaptive_max_pool2d_dx(dy: T, indices: T, shape: int | Sequence[Dim], **unknown: NoReturn) -> T:
+def adaptive_max_pool2d_dx(dy: T, indices: T, shape: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of adaptive max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
     indices: Indices from the forward operator.
     shape: Shape of the forward operator's x.
     """
-    if unknown:
-        refuse(_s_adaptive_max_pool2d_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_adaptive_max_pool2d_dx, (dy, indices, shape, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -330,14 +332,16 @@ _r_adaptive_max_pool2d_with_indices = _s_adaptive_max_pool2d_with_indices.fast
 
 
 @bound_by_schema
-def adaptive_max_pool2d_with_indices(x: T, size: int | Sequence[Dim], **unknown: NoReturn) -> tuple[T, T]:
+def adaptive_max_pool2d_with_indices(
+    x: T, size: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn,
+) -> tuple[T, T]:
     """Adaptive max pooling that also returns where the largest elements are: flat indices into the spatial axes of x,
     of int32 where that fits, else int64. Of equal elements the first, of several NaN the last.
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     """
-    if unknown:
-        refuse(_s_adaptive_max_pool2d_with_indices, (), unknown)
+    if more or unknown:
+        refuse(_s_adaptive_max_pool2d_with_indices, (x, size, *more), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -357,14 +361,14 @@ _r_adaptive_max_pool3d = _s_adaptive_max_pool3d.fast
 
 
 @bound_by_schema
-def adaptive_max_pool3d(x: T, size: int | Sequence[Dim], **unknown: NoReturn) -> T:
+def adaptive_max_pool3d(x: T, size: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
     """Max pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     """
-    if unknown:
-        refuse(_s_adaptive_max_pool3d, (), unknown)
+    if more or unknown:
+        refuse(_s_adaptive_max_pool3d, (x, size, *more), unknown)
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return adaptive_max_pool3d_with_indices(x, size)[0]
     if type(size) is int:
@@ -383,14 +387,14 @@ _r_adaptive_max_pool3d_dx = _s_adaptive_max_pool3d_dx.fast
 
 
 @bound_by_schema
-def adaptive_max_pool3d_dx(dy: T, indices: T, shape: int | Sequence[Dim], **unknown: NoReturn) -> T:
+def adaptive_max_pool3d_dx(dy: T, indices: T, shape: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of adaptive max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
     indices: Indices from the forward operator.
     shape: Shape of the forward operator's x.
     """
-    if unknown:
-        refuse(_s_adaptive_max_pool3d_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_adaptive_max_pool3d_dx, (dy, indices, shape, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -410,14 +414,16 @@ _r_adaptive_max_pool3d_with_indices = _s_adaptive_max_pool3d_with_indices.fast
 
 
 @bound_by_schema
-def adaptive_max_pool3d_with_indices(x: T, size: int | Sequence[Dim], **unknown: NoReturn) -> tuple[T, T]:
+def adaptive_max_pool3d_with_indices(
+    x: T, size: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn,
+) -> tuple[T, T]:
     """Adaptive max pooling that also returns where the largest elements are: flat indices into the spatial axes of x,
     of int32 where that fits, else int64. Of equal elements the first, of several NaN the last.
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     """
-    if unknown:
-        refuse(_s_adaptive_max_pool3d_with_indices, (), unknown)
+    if more or unknown:
+        refuse(_s_adaptive_max_pool3d_with_indices, (x, size, *more), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -439,13 +445,8 @@ _i_avg_pool1d = KnownItems()
 
 @bound_by_schema
 def avg_pool1d(
-    x: T,
-    kernel: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (),
-    padding: int | Sequence[Dim] = (0,),
-    dilation: int | Sequence[Dim] = (1,),
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
+    x: T, kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (), padding: int | Sequence[Dim] = (0,),
+    dilation: int | Sequence[Dim] = (1,), ceil_mode: bool = False, count_include_pad: bool = True, *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """The mean of each window. Of a window that `ceil_mode` keeps, only what is inside x and its padding counts. Half
@@ -459,8 +460,8 @@ def avg_pool1d(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
-    if unknown:
-        refuse(_s_avg_pool1d, (), unknown)
+    if more or unknown:
+        refuse(_s_avg_pool1d, (x, kernel, stride, padding, dilation, ceil_mode, count_include_pad, *more), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_avg_pool1d[kernel, stride, padding, dilation]
         if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -484,15 +485,9 @@ _i_avg_pool1d_dx = KnownItems()
 
 @bound_by_schema
 def avg_pool1d_dx(
-    dy: T,
-    shape: int | Sequence[Dim],
-    kernel: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (),
-    padding: int | Sequence[Dim] = (0,),
-    dilation: int | Sequence[Dim] = (1,),
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    **unknown: NoReturn,
+    dy: T, shape: int | Sequence[Dim], kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0,), dilation: int | Sequence[Dim] = (1,), ceil_mode: bool = False,
+    count_include_pad: bool = True, *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """Gradient of average pooling: every dy in equal parts to the elements of its window.
     dy: Gradient of the result.
@@ -504,8 +499,8 @@ def avg_pool1d_dx(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
-    if unknown:
-        refuse(_s_avg_pool1d_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_avg_pool1d_dx, (dy, shape, kernel, stride, padding, dilation, ceil_mode, count_include_pad, *more), unknown)
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_avg_pool1d_dx[shape, kernel, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
@@ -529,13 +524,8 @@ _i_avg_pool2d = KnownItems()
 
 @bound_by_schema
 def avg_pool2d(
-    x: T,
-    kernel: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (),
-    padding: int | Sequence[Dim] = (0, 0),
-    dilation: int | Sequence[Dim] = (1, 1),
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
+    x: T, kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (), padding: int | Sequence[Dim] = (0, 0),
+    dilation: int | Sequence[Dim] = (1, 1), ceil_mode: bool = False, count_include_pad: bool = True, *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """The mean of each window. Of a window that `ceil_mode` keeps, only what is inside x and its padding counts. Half
@@ -549,8 +539,8 @@ def avg_pool2d(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
-    if unknown:
-        refuse(_s_avg_pool2d, (), unknown)
+    if more or unknown:
+        refuse(_s_avg_pool2d, (x, kernel, stride, padding, dilation, ceil_mode, count_include_pad, *more), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_avg_pool2d[kernel, stride, padding, dilation]
         if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -574,15 +564,9 @@ _i_avg_pool2d_dx = KnownItems()
 
 @bound_by_schema
 def avg_pool2d_dx(
-    dy: T,
-    shape: int | Sequence[Dim],
-    kernel: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (),
-    padding: int | Sequence[Dim] = (0, 0),
-    dilation: int | Sequence[Dim] = (1, 1),
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    **unknown: NoReturn,
+    dy: T, shape: int | Sequence[Dim], kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0, 0), dilation: int | Sequence[Dim] = (1, 1), ceil_mode: bool = False,
+    count_include_pad: bool = True, *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """Gradient of average pooling: every dy in equal parts to the elements of its window.
     dy: Gradient of the result.
@@ -594,8 +578,8 @@ def avg_pool2d_dx(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
-    if unknown:
-        refuse(_s_avg_pool2d_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_avg_pool2d_dx, (dy, shape, kernel, stride, padding, dilation, ceil_mode, count_include_pad, *more), unknown)
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_avg_pool2d_dx[shape, kernel, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
@@ -619,14 +603,9 @@ _i_avg_pool3d = KnownItems()
 
 @bound_by_schema
 def avg_pool3d(
-    x: T,
-    kernel: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (),
-    padding: int | Sequence[Dim] = (0, 0, 0),
-    dilation: int | Sequence[Dim] = (1, 1, 1),
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    **unknown: NoReturn,
+    x: T, kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (), padding: int | Sequence[Dim] = (0, 0, 0),
+    dilation: int | Sequence[Dim] = (1, 1, 1), ceil_mode: bool = False, count_include_pad: bool = True,
+    *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """The mean of each window. Of a window that `ceil_mode` keeps, only what is inside x and its padding counts. Half
     precisions accumulate in float32, integers in 64 bits; means of integers are cut off towards zero, as torch
@@ -639,8 +618,8 @@ def avg_pool3d(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
-    if unknown:
-        refuse(_s_avg_pool3d, (), unknown)
+    if more or unknown:
+        refuse(_s_avg_pool3d, (x, kernel, stride, padding, dilation, ceil_mode, count_include_pad, *more), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_avg_pool3d[kernel, stride, padding, dilation]
         if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -664,15 +643,9 @@ _i_avg_pool3d_dx = KnownItems()
 
 @bound_by_schema
 def avg_pool3d_dx(
-    dy: T,
-    shape: int | Sequence[Dim],
-    kernel: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (),
-    padding: int | Sequence[Dim] = (0, 0, 0),
-    dilation: int | Sequence[Dim] = (1, 1, 1),
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    **unknown: NoReturn,
+    dy: T, shape: int | Sequence[Dim], kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0, 0, 0), dilation: int | Sequence[Dim] = (1, 1, 1), ceil_mode: bool = False,
+    count_include_pad: bool = True, *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """Gradient of average pooling: every dy in equal parts to the elements of its window.
     dy: Gradient of the result.
@@ -684,8 +657,8 @@ def avg_pool3d_dx(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
-    if unknown:
-        refuse(_s_avg_pool3d_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_avg_pool3d_dx, (dy, shape, kernel, stride, padding, dilation, ceil_mode, count_include_pad, *more), unknown)
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_avg_pool3d_dx[shape, kernel, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
@@ -709,13 +682,8 @@ _i_max_pool1d = KnownItems()
 
 @bound_by_schema
 def max_pool1d(
-    x: T,
-    kernel: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (),
-    padding: int | Sequence[Dim] = (0,),
-    dilation: int | Sequence[Dim] = (1,),
-    ceil_mode: bool = False,
-    **unknown: NoReturn,
+    x: T, kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (), padding: int | Sequence[Dim] = (0,),
+    dilation: int | Sequence[Dim] = (1,), ceil_mode: bool = False, *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """The largest element of each window; NaN if one is. Half precisions, floats and integers.
     x: Input, (batch, channels, *spatial).
@@ -725,8 +693,8 @@ def max_pool1d(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
-    if unknown:
-        refuse(_s_max_pool1d, (), unknown)
+    if more or unknown:
+        refuse(_s_max_pool1d, (x, kernel, stride, padding, dilation, ceil_mode, *more), unknown)
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return max_pool1d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
     try:
@@ -749,15 +717,9 @@ _i_max_pool1d_dx = KnownItems()
 
 @bound_by_schema
 def max_pool1d_dx(
-    dy: T,
-    indices: T,
-    shape: int | Sequence[Dim],
-    kernel: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (),
-    padding: int | Sequence[Dim] = (0,),
-    dilation: int | Sequence[Dim] = (1,),
-    ceil_mode: bool = False,
-    **unknown: NoReturn,
+    dy: T, indices: T, shape: int | Sequence[Dim], kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0,), dilation: int | Sequence[Dim] = (1,), ceil_mode: bool = False,
+    *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """Gradient of max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
@@ -769,8 +731,8 @@ def max_pool1d_dx(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
-    if unknown:
-        refuse(_s_max_pool1d_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_max_pool1d_dx, (dy, indices, shape, kernel, stride, padding, dilation, ceil_mode, *more), unknown)
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_max_pool1d_dx[shape, kernel, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
@@ -794,13 +756,8 @@ _i_max_pool1d_with_indices = KnownItems()
 
 @bound_by_schema
 def max_pool1d_with_indices(
-    x: T,
-    kernel: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (),
-    padding: int | Sequence[Dim] = (0,),
-    dilation: int | Sequence[Dim] = (1,),
-    ceil_mode: bool = False,
-    **unknown: NoReturn,
+    x: T, kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (), padding: int | Sequence[Dim] = (0,),
+    dilation: int | Sequence[Dim] = (1,), ceil_mode: bool = False, *more: NoReturn, **unknown: NoReturn,
 ) -> tuple[T, T]:
     """Max pooling that also returns where the largest elements are: flat indices into the spatial axes of x, of int32
     where that fits, else int64. Of equal elements the first, of several NaN the last; -1 for a window that has no
@@ -812,8 +769,8 @@ def max_pool1d_with_indices(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
-    if unknown:
-        refuse(_s_max_pool1d_with_indices, (), unknown)
+    if more or unknown:
+        refuse(_s_max_pool1d_with_indices, (x, kernel, stride, padding, dilation, ceil_mode, *more), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_max_pool1d_with_indices[kernel, stride, padding, dilation]
         if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -837,13 +794,8 @@ _i_max_pool2d = KnownItems()
 
 @bound_by_schema
 def max_pool2d(
-    x: T,
-    kernel: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (),
-    padding: int | Sequence[Dim] = (0, 0),
-    dilation: int | Sequence[Dim] = (1, 1),
-    ceil_mode: bool = False,
-    **unknown: NoReturn,
+    x: T, kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (), padding: int | Sequence[Dim] = (0, 0),
+    dilation: int | Sequence[Dim] = (1, 1), ceil_mode: bool = False, *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """The largest element of each window; NaN if one is. Half precisions, floats and integers.
     x: Input, (batch, channels, *spatial).
@@ -853,8 +805,8 @@ def max_pool2d(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
-    if unknown:
-        refuse(_s_max_pool2d, (), unknown)
+    if more or unknown:
+        refuse(_s_max_pool2d, (x, kernel, stride, padding, dilation, ceil_mode, *more), unknown)
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
     try:
@@ -877,15 +829,9 @@ _i_max_pool2d_dx = KnownItems()
 
 @bound_by_schema
 def max_pool2d_dx(
-    dy: T,
-    indices: T,
-    shape: int | Sequence[Dim],
-    kernel: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (),
-    padding: int | Sequence[Dim] = (0, 0),
-    dilation: int | Sequence[Dim] = (1, 1),
-    ceil_mode: bool = False,
-    **unknown: NoReturn,
+    dy: T, indices: T, shape: int | Sequence[Dim], kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0, 0), dilation: int | Sequence[Dim] = (1, 1), ceil_mode: bool = False,
+    *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """Gradient of max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
@@ -897,8 +843,8 @@ def max_pool2d_dx(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
-    if unknown:
-        refuse(_s_max_pool2d_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_max_pool2d_dx, (dy, indices, shape, kernel, stride, padding, dilation, ceil_mode, *more), unknown)
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_max_pool2d_dx[shape, kernel, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
@@ -922,13 +868,8 @@ _i_max_pool2d_with_indices = KnownItems()
 
 @bound_by_schema
 def max_pool2d_with_indices(
-    x: T,
-    kernel: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (),
-    padding: int | Sequence[Dim] = (0, 0),
-    dilation: int | Sequence[Dim] = (1, 1),
-    ceil_mode: bool = False,
-    **unknown: NoReturn,
+    x: T, kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (), padding: int | Sequence[Dim] = (0, 0),
+    dilation: int | Sequence[Dim] = (1, 1), ceil_mode: bool = False, *more: NoReturn, **unknown: NoReturn,
 ) -> tuple[T, T]:
     """Max pooling that also returns where the largest elements are: flat indices into the spatial axes of x, of int32
     where that fits, else int64. Of equal elements the first, of several NaN the last; -1 for a window that has no
@@ -940,8 +881,8 @@ def max_pool2d_with_indices(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
-    if unknown:
-        refuse(_s_max_pool2d_with_indices, (), unknown)
+    if more or unknown:
+        refuse(_s_max_pool2d_with_indices, (x, kernel, stride, padding, dilation, ceil_mode, *more), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_max_pool2d_with_indices[kernel, stride, padding, dilation]
         if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -965,13 +906,8 @@ _i_max_pool3d = KnownItems()
 
 @bound_by_schema
 def max_pool3d(
-    x: T,
-    kernel: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (),
-    padding: int | Sequence[Dim] = (0, 0, 0),
-    dilation: int | Sequence[Dim] = (1, 1, 1),
-    ceil_mode: bool = False,
-    **unknown: NoReturn,
+    x: T, kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (), padding: int | Sequence[Dim] = (0, 0, 0),
+    dilation: int | Sequence[Dim] = (1, 1, 1), ceil_mode: bool = False, *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """The largest element of each window; NaN if one is. Half precisions, floats and integers.
     x: Input, (batch, channels, *spatial).
@@ -981,8 +917,8 @@ def max_pool3d(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
-    if unknown:
-        refuse(_s_max_pool3d, (), unknown)
+    if more or unknown:
+        refuse(_s_max_pool3d, (x, kernel, stride, padding, dilation, ceil_mode, *more), unknown)
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return max_pool3d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
     try:
@@ -1005,15 +941,9 @@ _i_max_pool3d_dx = KnownItems()
 
 @bound_by_schema
 def max_pool3d_dx(
-    dy: T,
-    indices: T,
-    shape: int | Sequence[Dim],
-    kernel: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (),
-    padding: int | Sequence[Dim] = (0, 0, 0),
-    dilation: int | Sequence[Dim] = (1, 1, 1),
-    ceil_mode: bool = False,
-    **unknown: NoReturn,
+    dy: T, indices: T, shape: int | Sequence[Dim], kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0, 0, 0), dilation: int | Sequence[Dim] = (1, 1, 1), ceil_mode: bool = False,
+    *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """Gradient of max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
@@ -1025,8 +955,8 @@ def max_pool3d_dx(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
-    if unknown:
-        refuse(_s_max_pool3d_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_max_pool3d_dx, (dy, indices, shape, kernel, stride, padding, dilation, ceil_mode, *more), unknown)
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_max_pool3d_dx[shape, kernel, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
@@ -1050,13 +980,8 @@ _i_max_pool3d_with_indices = KnownItems()
 
 @bound_by_schema
 def max_pool3d_with_indices(
-    x: T,
-    kernel: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (),
-    padding: int | Sequence[Dim] = (0, 0, 0),
-    dilation: int | Sequence[Dim] = (1, 1, 1),
-    ceil_mode: bool = False,
-    **unknown: NoReturn,
+    x: T, kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (), padding: int | Sequence[Dim] = (0, 0, 0),
+    dilation: int | Sequence[Dim] = (1, 1, 1), ceil_mode: bool = False, *more: NoReturn, **unknown: NoReturn,
 ) -> tuple[T, T]:
     """Max pooling that also returns where the largest elements are: flat indices into the spatial axes of x, of int32
     where that fits, else int64. Of equal elements the first, of several NaN the last; -1 for a window that has no
@@ -1068,8 +993,8 @@ def max_pool3d_with_indices(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
-    if unknown:
-        refuse(_s_max_pool3d_with_indices, (), unknown)
+    if more or unknown:
+        refuse(_s_max_pool3d_with_indices, (x, kernel, stride, padding, dilation, ceil_mode, *more), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_max_pool3d_with_indices[kernel, stride, padding, dilation]
         if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -39,10 +39,7 @@ _r_bernoulli = _s_bernoulli.fast
 
 @bound_by_schema
 def bernoulli(
-    key: T,
-    shape: int | Sequence[Dim],
-    p: float = 0.5,
-    dtype: DTypeLike = 'float32',
+    key: T, shape: int | Sequence[Dim], p: float = 0.5, dtype: DTypeLike = 'float32', *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """1 with probability p, else 0.
@@ -51,8 +48,8 @@ def bernoulli(
     p: Probability of a one, in [0, 1].
     dtype: Dtype of the result.
     """
-    if unknown:
-        refuse(_s_bernoulli, (), unknown)
+    if more or unknown:
+        refuse(_s_bernoulli, (key, shape, p, dtype, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -70,12 +67,8 @@ _r_normal = _s_normal.fast
 
 @bound_by_schema
 def normal(
-    key: T,
-    shape: int | Sequence[Dim],
-    mean: float = 0.0,
-    std: float = 1.0,
-    dtype: DTypeLike = 'float32',
-    **unknown: NoReturn,
+    key: T, shape: int | Sequence[Dim], mean: float = 0.0, std: float = 1.0, dtype: DTypeLike = 'float32',
+    *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """Normally distributed numbers (by the transform of G. Box and M. Muller, 1958), at most 6.6 standard deviations
     from the mean in float32 and less precise dtypes, 8.6 in float64.
@@ -85,8 +78,8 @@ def normal(
     std: Standard deviation, not negative.
     dtype: Dtype of the result, floating.
     """
-    if unknown:
-        refuse(_s_normal, (), unknown)
+    if more or unknown:
+        refuse(_s_normal, (key, shape, mean, std, dtype, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -103,15 +96,15 @@ _r_poisson = _s_poisson.fast
 
 
 @bound_by_schema
-def poisson(key: T, rate: T, **unknown: NoReturn) -> T:
+def poisson(key: T, rate: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Numbers of Poisson distributions, one for each rate, in its dtype; NaN for negative rates, inf for inf. By
     inversion for rates below 10, else by the transformed rejection method PTRS (W. Hoermann, "The Transformed
     Rejection Method for Generating Poisson Random Variables", 1993). The gradient is zero.
     key: Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.
     rate: Mean of each number, floating, of any shape.
     """
-    if unknown:
-        refuse(_s_poisson, (), unknown)
+    if more or unknown:
+        refuse(_s_poisson, (key, rate, *more), unknown)
     try:
         run = _r_poisson[key._type, rate._type]
     except (KeyError, AttributeError, TypeError):
@@ -130,11 +123,7 @@ _r_randint = _s_randint.fast
 
 @bound_by_schema
 def randint(
-    key: T,
-    shape: int | Sequence[Dim],
-    low: int,
-    high: int,
-    dtype: DTypeLike = 'int64',
+    key: T, shape: int | Sequence[Dim], low: int, high: int, dtype: DTypeLike = 'int64', *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """Uniformly distributed integers in [low, high).
@@ -144,8 +133,8 @@ def randint(
     high: Upper end, not included.
     dtype: Dtype of the result; its range includes [low, high).
     """
-    if unknown:
-        refuse(_s_randint, (), unknown)
+    if more or unknown:
+        refuse(_s_randint, (key, shape, low, high, dtype, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -162,7 +151,7 @@ _r_standard_gamma = _s_standard_gamma.fast
 
 
 @bound_by_schema
-def standard_gamma(key: T, alpha: T, **unknown: NoReturn) -> T:
+def standard_gamma(key: T, alpha: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Numbers of gamma distributions of scale 1, one for each shape parameter, in its dtype; NaN for negative ones.
     By the method of G. Marsaglia and W. Tsang ("A Simple Method for Generating Gamma Variables", 2000). Results
     are at least the smallest normal number of the dtype, so that their logarithms are finite. The gradient is the
@@ -170,8 +159,8 @@ def standard_gamma(key: T, alpha: T, **unknown: NoReturn) -> T:
     key: Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.
     alpha: Shape parameter of each number's distribution, floating.
     """
-    if unknown:
-        refuse(_s_standard_gamma, (), unknown)
+    if more or unknown:
+        refuse(_s_standard_gamma, (key, alpha, *more), unknown)
     try:
         run = _r_standard_gamma[key._type, alpha._type]
     except (KeyError, AttributeError, TypeError):
@@ -189,15 +178,15 @@ _r_standard_gamma_grad = _s_standard_gamma_grad.fast
 
 
 @bound_by_schema
-def standard_gamma_grad(alpha: T, sample: T, **unknown: NoReturn) -> T:
+def standard_gamma_grad(alpha: T, sample: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The derivative of a gamma distributed number by its shape parameter at a fixed quantile (implicit
     reparametrisation; M. Figurnov and others, 2018). NaN for negative, infinite and NaN operands and for an alpha
     of 0.
     alpha: Shape parameters, floating.
     sample: Numbers of these gamma distributions; the shape broadcasts with the shape of alpha.
     """
-    if unknown:
-        refuse(_s_standard_gamma_grad, (), unknown)
+    if more or unknown:
+        refuse(_s_standard_gamma_grad, (alpha, sample, *more), unknown)
     try:
         run = _r_standard_gamma_grad[alpha._type, sample._type]
     except (KeyError, AttributeError, TypeError):
@@ -216,12 +205,8 @@ _r_uniform = _s_uniform.fast
 
 @bound_by_schema
 def uniform(
-    key: T,
-    shape: int | Sequence[Dim],
-    low: float = 0.0,
-    high: float = 1.0,
-    dtype: DTypeLike = 'float32',
-    **unknown: NoReturn,
+    key: T, shape: int | Sequence[Dim], low: float = 0.0, high: float = 1.0, dtype: DTypeLike = 'float32',
+    *more: NoReturn, **unknown: NoReturn,
 ) -> T:
     """Uniformly distributed numbers in [low, high).
     key: Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.
@@ -230,8 +215,8 @@ def uniform(
     high: Upper end, not included.
     dtype: Dtype of the result, floating.
     """
-    if unknown:
-        refuse(_s_uniform, (), unknown)
+    if more or unknown:
+        refuse(_s_uniform, (key, shape, low, high, dtype, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -38,14 +38,16 @@ _r_all = _s_all.fast
 
 
 @bound_by_schema
-def all(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, **unknown: NoReturn) -> T:
+def all(
+    x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """Whether all elements are true (not 0).
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
     """
-    if unknown:
-        refuse(_s_all, (), unknown)
+    if more or unknown:
+        refuse(_s_all, (x, axis, keepdims, *more), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -62,14 +64,16 @@ _r_any = _s_any.fast
 
 
 @bound_by_schema
-def any(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, **unknown: NoReturn) -> T:
+def any(
+    x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """Whether any element is true (not 0).
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
     """
-    if unknown:
-        refuse(_s_any, (), unknown)
+    if more or unknown:
+        refuse(_s_any, (x, axis, keepdims, *more), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -86,15 +90,15 @@ _r_argmax = _s_argmax.fast
 
 
 @bound_by_schema
-def argmax(x: T, axis: int | None = None, keepdims: bool = False, **unknown: NoReturn) -> T:
+def argmax(x: T, axis: int | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn) -> T:
     """The position of the largest element as int64: the first of equal elements, or the first NaN. Without an axis,
     the position in row-major order.
     x: Input of any shape.
     axis: Axis to search; None for the flattened input.
     keepdims: Keep reduced axes with size 1.
     """
-    if unknown:
-        refuse(_s_argmax, (), unknown)
+    if more or unknown:
+        refuse(_s_argmax, (x, axis, keepdims, *more), unknown)
     try:
         run = _r_argmax[x._type, axis, axis.__class__, keepdims, keepdims.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -109,15 +113,15 @@ _r_argmin = _s_argmin.fast
 
 
 @bound_by_schema
-def argmin(x: T, axis: int | None = None, keepdims: bool = False, **unknown: NoReturn) -> T:
+def argmin(x: T, axis: int | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn) -> T:
     """The position of the smallest element as int64: the first of equal elements, or the first NaN. Without an axis,
     the position in row-major order.
     x: Input of any shape.
     axis: Axis to search; None for the flattened input.
     keepdims: Keep reduced axes with size 1.
     """
-    if unknown:
-        refuse(_s_argmin, (), unknown)
+    if more or unknown:
+        refuse(_s_argmin, (x, axis, keepdims, *more), unknown)
     try:
         run = _r_argmin[x._type, axis, axis.__class__, keepdims, keepdims.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -132,13 +136,13 @@ _r_cummax = _s_cummax.fast
 
 
 @bound_by_schema
-def cummax(x: T, axis: int, **unknown: NoReturn) -> tuple[T, T]:
+def cummax(x: T, axis: int, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T]:
     """The largest element up to each along an axis, and its position as int64: the last of equal ones. NaN wins.
     x: Input of any shape.
     axis: Axis to scan.
     """
-    if unknown:
-        refuse(_s_cummax, (), unknown)
+    if more or unknown:
+        refuse(_s_cummax, (x, axis, *more), unknown)
     try:
         run = _r_cummax[x._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -156,13 +160,13 @@ _r_cummin = _s_cummin.fast
 
 
 @bound_by_schema
-def cummin(x: T, axis: int, **unknown: NoReturn) -> tuple[T, T]:
+def cummin(x: T, axis: int, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T]:
     """The smallest element up to each along an axis, and its position as int64: the last of equal ones. NaN wins.
     x: Input of any shape.
     axis: Axis to scan.
     """
-    if unknown:
-        refuse(_s_cummin, (), unknown)
+    if more or unknown:
+        refuse(_s_cummin, (x, axis, *more), unknown)
     try:
         run = _r_cummin[x._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -180,15 +184,17 @@ _r_cumprod = _s_cumprod.fast
 
 
 @bound_by_schema
-def cumprod(x: T, axis: int, exclusive: bool = False, reverse: bool = False, **unknown: NoReturn) -> T:
+def cumprod(
+    x: T, axis: int, exclusive: bool = False, reverse: bool = False, *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """Cumulative products along an axis. Integers and booleans give int64.
     x: Input of any shape.
     axis: Axis to scan.
     exclusive: Exclude each element from its own result.
     reverse: Scan from the end.
     """
-    if unknown:
-        refuse(_s_cumprod, (), unknown)
+    if more or unknown:
+        refuse(_s_cumprod, (x, axis, exclusive, reverse, *more), unknown)
     try:
         run = _r_cumprod[x._type, axis, axis.__class__, exclusive, exclusive.__class__, reverse, reverse.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -206,15 +212,17 @@ _r_cumsum = _s_cumsum.fast
 
 
 @bound_by_schema
-def cumsum(x: T, axis: int, exclusive: bool = False, reverse: bool = False, **unknown: NoReturn) -> T:
+def cumsum(
+    x: T, axis: int, exclusive: bool = False, reverse: bool = False, *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """Cumulative sums along an axis. Integers and booleans give int64.
     x: Input of any shape.
     axis: Axis to scan.
     exclusive: Exclude each element from its own result.
     reverse: Scan from the end.
     """
-    if unknown:
-        refuse(_s_cumsum, (), unknown)
+    if more or unknown:
+        refuse(_s_cumsum, (x, axis, exclusive, reverse, *more), unknown)
     try:
         run = _r_cumsum[x._type, axis, axis.__class__, exclusive, exclusive.__class__, reverse, reverse.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -232,15 +240,17 @@ _r_logcumsumexp = _s_logcumsumexp.fast
 
 
 @bound_by_schema
-def logcumsumexp(x: T, axis: int, exclusive: bool = False, reverse: bool = False, **unknown: NoReturn) -> T:
+def logcumsumexp(
+    x: T, axis: int, exclusive: bool = False, reverse: bool = False, *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """log(cumsum(exp(x))) along an axis, computed without overflow. Integers and booleans give float32.
     x: Input of any shape.
     axis: Axis to scan.
     exclusive: Exclude each element from its own result.
     reverse: Scan from the end.
     """
-    if unknown:
-        refuse(_s_logcumsumexp, (), unknown)
+    if more or unknown:
+        refuse(_s_logcumsumexp, (x, axis, exclusive, reverse, *more), unknown)
     try:
         run = _r_logcumsumexp[x._type, axis, axis.__class__, exclusive, exclusive.__class__, reverse, reverse.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -258,14 +268,16 @@ _r_logsumexp = _s_logsumexp.fast
 
 
 @bound_by_schema
-def logsumexp(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, **unknown: NoReturn) -> T:
+def logsumexp(
+    x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """log(sum(exp(x))), computed without overflow; -inf for no elements. Integers and booleans give float32.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
     """
-    if unknown:
-        refuse(_s_logsumexp, (), unknown)
+    if more or unknown:
+        refuse(_s_logsumexp, (x, axis, keepdims, *more), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -285,15 +297,17 @@ _r_max = _s_max.fast
 
 
 @bound_by_schema
-def max(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, **unknown: NoReturn) -> T:
+def max(
+    x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """The largest element; NaN if any is NaN. Equal extrema share the gradient.
     Aliases: amax.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
     """
-    if unknown:
-        refuse(_s_max, (), unknown)
+    if more or unknown:
+        refuse(_s_max, (x, axis, keepdims, *more), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -316,11 +330,7 @@ _r_max_dx = _s_max_dx.fast
 
 @bound_by_schema
 def max_dx(
-    x: T,
-    y: T,
-    dy: T,
-    axis: int | Sequence[Dim] | None = None,
-    keepdims: bool = False,
+    x: T, y: T, dy: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """Gradient of max and min: dy shared equally by the elements of x that equal y.
@@ -330,8 +340,8 @@ def max_dx(
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
     """
-    if unknown:
-        refuse(_s_max_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_max_dx, (x, y, dy, axis, keepdims, *more), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -351,14 +361,16 @@ _r_mean = _s_mean.fast
 
 
 @bound_by_schema
-def mean(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, **unknown: NoReturn) -> T:
+def mean(
+    x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """The arithmetic mean; NaN for no elements. Integers and booleans give float32.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
     """
-    if unknown:
-        refuse(_s_mean, (), unknown)
+    if more or unknown:
+        refuse(_s_mean, (x, axis, keepdims, *more), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -378,15 +390,17 @@ _r_min = _s_min.fast
 
 
 @bound_by_schema
-def min(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, **unknown: NoReturn) -> T:
+def min(
+    x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """The smallest element; NaN if any is NaN. Equal extrema share the gradient.
     Aliases: amin.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
     """
-    if unknown:
-        refuse(_s_min, (), unknown)
+    if more or unknown:
+        refuse(_s_min, (x, axis, keepdims, *more), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -408,14 +422,16 @@ _r_prod = _s_prod.fast
 
 
 @bound_by_schema
-def prod(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, **unknown: NoReturn) -> T:
+def prod(
+    x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """The product; 1 for no elements. Integers and booleans give int64.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
     """
-    if unknown:
-        refuse(_s_prod, (), unknown)
+    if more or unknown:
+        refuse(_s_prod, (x, axis, keepdims, *more), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -435,7 +451,10 @@ _r_prod_dx = _s_prod_dx.fast
 
 
 @bound_by_schema
-def prod_dx(x: T, dy: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, **unknown: NoReturn) -> T:
+def prod_dx(
+    x: T, dy: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn,
+    **unknown: NoReturn,
+) -> T:
     """Gradient of prod: dy times the product of the other elements, also at 0 and infinities, where torch divides the
     product by the element, which is NaN for an infinite one; NaN at NaN.
     x: Input of the forward operator.
@@ -443,8 +462,8 @@ def prod_dx(x: T, dy: T, axis: int | Sequence[Dim] | None = None, keepdims: bool
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
     """
-    if unknown:
-        refuse(_s_prod_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_prod_dx, (x, dy, axis, keepdims, *more), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -465,10 +484,7 @@ _r_std = _s_std.fast
 
 @bound_by_schema
 def std(
-    x: T,
-    axis: int | Sequence[Dim] | None = None,
-    correction: float = 1,
-    keepdims: bool = False,
+    x: T, axis: int | Sequence[Dim] | None = None, correction: float = 1, keepdims: bool = False, *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """The standard deviation: the square root of `var`. Integers and booleans give float32, complex numbers the dtype
@@ -478,8 +494,8 @@ def std(
     correction: Subtracted from the number of elements: 1 for an unbiased estimate.
     keepdims: Keep reduced axes with size 1.
     """
-    if unknown:
-        refuse(_s_std, (), unknown)
+    if more or unknown:
+        refuse(_s_std, (x, axis, correction, keepdims, *more), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -499,14 +515,16 @@ _r_sum = _s_sum.fast
 
 
 @bound_by_schema
-def sum(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, **unknown: NoReturn) -> T:
+def sum(
+    x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """The sum; 0 for no elements. Integers and booleans give int64.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
     """
-    if unknown:
-        refuse(_s_sum, (), unknown)
+    if more or unknown:
+        refuse(_s_sum, (x, axis, keepdims, *more), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -526,13 +544,13 @@ _r_sum_to = _s_sum_to.fast
 
 
 @bound_by_schema
-def sum_to(x: T, shape: int | Sequence[Dim], **unknown: NoReturn) -> T:
+def sum_to(x: T, shape: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
     """x summed to a shape that broadcasts to the shape of x: the gradient of broadcasting.
     x: Input.
     shape: A shape that broadcasts to the shape of x.
     """
-    if unknown:
-        refuse(_s_sum_to, (), unknown)
+    if more or unknown:
+        refuse(_s_sum_to, (x, shape, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -553,10 +571,7 @@ _r_var = _s_var.fast
 
 @bound_by_schema
 def var(
-    x: T,
-    axis: int | Sequence[Dim] | None = None,
-    correction: float = 1,
-    keepdims: bool = False,
+    x: T, axis: int | Sequence[Dim] | None = None, correction: float = 1, keepdims: bool = False, *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """The sum of squared distances from the mean divided by the number of elements less `correction`; NaN if that is
@@ -566,8 +581,8 @@ def var(
     correction: Subtracted from the number of elements: 1 for an unbiased estimate.
     keepdims: Keep reduced axes with size 1.
     """
-    if unknown:
-        refuse(_s_var, (), unknown)
+    if more or unknown:
+        refuse(_s_var, (x, axis, correction, keepdims, *more), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:

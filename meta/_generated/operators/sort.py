@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -38,15 +38,15 @@ _r_argsort = _s_argsort.fast
 
 
 @bound_by_schema
-def argsort(x: T, axis: int = -1, descending: bool = False, **unknown: NoReturn) -> T:
+def argsort(x: T, axis: int = -1, descending: bool = False, *more: NoReturn, **unknown: NoReturn) -> T:
     """The positions, as int64, that sort the elements along an axis. Equal elements keep their order; NaN counts as
     larger than every number.
     x: Input of any shape.
     axis: Axis to sort along.
     descending: Sort from the largest to the smallest.
     """
-    if unknown:
-        refuse(_s_argsort, (), unknown)
+    if more or unknown:
+        refuse(_s_argsort, (x, axis, descending, *more), unknown)
     try:
         run = _r_argsort[x._type, axis, axis.__class__, descending, descending.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -61,15 +61,15 @@ _r_binary_search = _s_binary_search.fast
 
 
 @bound_by_schema
-def binary_search(sequence: T, values: T, right: bool = False, **unknown: NoReturn) -> T:
+def binary_search(sequence: T, values: T, right: bool = False, *more: NoReturn, **unknown: NoReturn) -> T:
     """The positions, as int64, at which values would be put into ascending rows: before equal elements, or behind
     them. NaN counts as larger than every number.
     sequence: Ascending rows along the last axis; a vector serves values of any shape.
     values: Values to find, of the dtype of `sequence` and its leading axes.
     right: Return the position after equal elements; else the position of the first of them.
     """
-    if unknown:
-        refuse(_s_binary_search, (), unknown)
+    if more or unknown:
+        refuse(_s_binary_search, (sequence, values, right, *more), unknown)
     try:
         run = _r_binary_search[sequence._type, values._type, right, right.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -84,15 +84,15 @@ _r_rank_positions = _s_rank_positions.fast
 
 
 @bound_by_schema
-def rank_positions(x: T, ranks: T, axis: int = -1, **unknown: NoReturn) -> T:
+def rank_positions(x: T, ranks: T, axis: int = -1, *more: NoReturn, **unknown: NoReturn) -> T:
     """The positions, as int64, of the elements that a sort along an axis would put at given ranks, without sorting.
     Equal elements keep their order; NaN counts as larger than every number.
     x: Input of any shape.
     ranks: Ranks from 0 on, int64, of the shape of x except for the axis; clipped to the axis.
     axis: Axis along which elements are ranked.
     """
-    if unknown:
-        refuse(_s_rank_positions, (), unknown)
+    if more or unknown:
+        refuse(_s_rank_positions, (x, ranks, axis, *more), unknown)
     try:
         run = _r_rank_positions[x._type, ranks._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -107,14 +107,14 @@ _r_sort = _s_sort.fast
 
 
 @bound_by_schema
-def sort(x: T, axis: int = -1, descending: bool = False, **unknown: NoReturn) -> T:
+def sort(x: T, axis: int = -1, descending: bool = False, *more: NoReturn, **unknown: NoReturn) -> T:
     """The elements sorted along an axis. NaN counts as larger than every number.
     x: Input of any shape.
     axis: Axis to sort along.
     descending: Sort from the largest to the smallest.
     """
-    if unknown:
-        refuse(_s_sort, (), unknown)
+    if more or unknown:
+        refuse(_s_sort, (x, axis, descending, *more), unknown)
     try:
         run = _r_sort[x._type, axis, axis.__class__, descending, descending.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -132,7 +132,7 @@ _r_topk = _s_topk.fast
 
 
 @bound_by_schema
-def topk(x: T, k: int, axis: int = -1, largest: bool = True, **unknown: NoReturn) -> tuple[T, T]:
+def topk(x: T, k: int, axis: int = -1, largest: bool = True, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T]:
     """The k largest (or smallest) elements along an axis, sorted, and their positions as int64. Equal elements keep
     their order; NaN counts as larger than every number.
     x: Input of any shape.
@@ -140,8 +140,8 @@ def topk(x: T, k: int, axis: int = -1, largest: bool = True, **unknown: NoReturn
     axis: Axis to sort along.
     largest: Return the largest elements, descending; else the smallest, ascending.
     """
-    if unknown:
-        refuse(_s_topk, (), unknown)
+    if more or unknown:
+        refuse(_s_topk, (x, k, axis, largest, *more), unknown)
     try:
         run = _r_topk[x._type, k, k.__class__, axis, axis.__class__, largest, largest.__class__]
     except (KeyError, AttributeError, TypeError):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -38,12 +38,12 @@ _r_entr = _s_entr.fast
 
 
 @bound_by_schema
-def entr(x: T, **unknown: NoReturn) -> T:
+def entr(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """-x * log(x); 0 at 0, -inf below. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_entr, (), unknown)
+    if more or unknown:
+        refuse(_s_entr, (x, *more), unknown)
     try:
         run = _r_entr[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -61,12 +61,12 @@ _r_erfcx = _s_erfcx.fast
 
 
 @bound_by_schema
-def erfcx(x: T, **unknown: NoReturn) -> T:
+def erfcx(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """exp(x**2) * erfc(x), without underflow. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_erfcx, (), unknown)
+    if more or unknown:
+        refuse(_s_erfcx, (x, *more), unknown)
     try:
         run = _r_erfcx[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -84,14 +84,14 @@ _r_erfcx_integral = _s_erfcx_integral.fast
 
 
 @bound_by_schema
-def erfcx_integral(n: int, x: T, **unknown: NoReturn) -> T:
+def erfcx_integral(n: int, x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """exp(x**2) times the n-th repeated integral of erfc from x to infinity; erfcx for n = 0. Its derivative is -2 (n
     + 1) times the next one. Integers and booleans give float32.
     n: How often erfc is integrated, 0 to 30.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_erfcx_integral, (), unknown)
+    if more or unknown:
+        refuse(_s_erfcx_integral, (n, x, *more), unknown)
     try:
         run = _r_erfcx_integral[n, n.__class__, x._type]
     except (KeyError, AttributeError, TypeError):
@@ -109,12 +109,12 @@ _r_erfinv = _s_erfinv.fast
 
 
 @bound_by_schema
-def erfinv(x: T, **unknown: NoReturn) -> T:
+def erfinv(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The inverse of erf; NaN outside of [-1, 1]. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_erfinv, (), unknown)
+    if more or unknown:
+        refuse(_s_erfinv, (x, *more), unknown)
     try:
         run = _r_erfinv[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -132,12 +132,12 @@ _r_i0 = _s_i0.fast
 
 
 @bound_by_schema
-def i0(x: T, **unknown: NoReturn) -> T:
+def i0(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The modified Bessel function of the first kind of order 0. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_i0, (), unknown)
+    if more or unknown:
+        refuse(_s_i0, (x, *more), unknown)
     try:
         run = _r_i0[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -155,12 +155,12 @@ _r_i0e = _s_i0e.fast
 
 
 @bound_by_schema
-def i0e(x: T, **unknown: NoReturn) -> T:
+def i0e(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """exp(-|x|) * i0(x), without overflow. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_i0e, (), unknown)
+    if more or unknown:
+        refuse(_s_i0e, (x, *more), unknown)
     try:
         run = _r_i0e[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -178,12 +178,12 @@ _r_i1 = _s_i1.fast
 
 
 @bound_by_schema
-def i1(x: T, **unknown: NoReturn) -> T:
+def i1(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The modified Bessel function of the first kind of order 1. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_i1, (), unknown)
+    if more or unknown:
+        refuse(_s_i1, (x, *more), unknown)
     try:
         run = _r_i1[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -201,12 +201,12 @@ _r_i1e = _s_i1e.fast
 
 
 @bound_by_schema
-def i1e(x: T, **unknown: NoReturn) -> T:
+def i1e(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """exp(-|x|) * i1(x), without overflow. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_i1e, (), unknown)
+    if more or unknown:
+        refuse(_s_i1e, (x, *more), unknown)
     try:
         run = _r_i1e[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -224,12 +224,12 @@ _r_log_ndtr = _s_log_ndtr.fast
 
 
 @bound_by_schema
-def log_ndtr(x: T, **unknown: NoReturn) -> T:
+def log_ndtr(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """log(ndtr(x)), without underflow. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_log_ndtr, (), unknown)
+    if more or unknown:
+        refuse(_s_log_ndtr, (x, *more), unknown)
     try:
         run = _r_log_ndtr[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -247,12 +247,12 @@ _r_ndtr = _s_ndtr.fast
 
 
 @bound_by_schema
-def ndtr(x: T, **unknown: NoReturn) -> T:
+def ndtr(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The distribution function of the standard normal distribution. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_ndtr, (), unknown)
+    if more or unknown:
+        refuse(_s_ndtr, (x, *more), unknown)
     try:
         run = _r_ndtr[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -270,12 +270,12 @@ _r_ndtri = _s_ndtri.fast
 
 
 @bound_by_schema
-def ndtri(x: T, **unknown: NoReturn) -> T:
+def ndtri(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The inverse of ndtr; NaN outside of [0, 1]. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_ndtri, (), unknown)
+    if more or unknown:
+        refuse(_s_ndtri, (x, *more), unknown)
     try:
         run = _r_ndtri[x._type]
     except (KeyError, AttributeError, TypeError):

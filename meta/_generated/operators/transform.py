@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -38,13 +38,13 @@ _r_bitcast = _s_bitcast.fast
 
 
 @bound_by_schema
-def bitcast(x: T, dtype: DTypeLike, **unknown: NoReturn) -> T:
+def bitcast(x: T, dtype: DTypeLike, *more: NoReturn, **unknown: NoReturn) -> T:
     """The same bits as numbers of another dtype of the same width, such as the words of floats.
     x: Input of any shape.
     dtype: Dtype of the result, as wide as the dtype of x.
     """
-    if unknown:
-        refuse(_s_bitcast, (), unknown)
+    if more or unknown:
+        refuse(_s_bitcast, (x, dtype, *more), unknown)
     try:
         run = _r_bitcast[x._type, dtype]
     except (KeyError, AttributeError, TypeError):
@@ -85,13 +85,13 @@ _r_broadcast_to_like = _s_broadcast_to_like.fast
 
 
 @bound_by_schema
-def broadcast_to_like(x: T, like: T, **unknown: NoReturn) -> T:
+def broadcast_to_like(x: T, like: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """x repeated along axes of size 1 and new leading axes, to the shape of another tensor.
     x: Input of any shape.
     like: Tensor that determines shape or dtype of the result; its values are not used.
     """
-    if unknown:
-        refuse(_s_broadcast_to_like, (), unknown)
+    if more or unknown:
+        refuse(_s_broadcast_to_like, (x, like, *more), unknown)
     try:
         run = _r_broadcast_to_like[x._type, like._type]
     except (KeyError, AttributeError, TypeError):
@@ -109,14 +109,14 @@ _r_cast = _s_cast.fast
 
 
 @bound_by_schema
-def cast(x: T, dtype: DTypeLike, **unknown: NoReturn) -> T:
+def cast(x: T, dtype: DTypeLike, *more: NoReturn, **unknown: NoReturn) -> T:
     """The same values in another dtype; floats are truncated towards zero when cast to integers.
     Aliases: astype.
     x: Input of any shape.
     dtype: Dtype of the result.
     """
-    if unknown:
-        refuse(_s_cast, (), unknown)
+    if more or unknown:
+        refuse(_s_cast, (x, dtype, *more), unknown)
     try:
         run = _r_cast[x._type, dtype]
     except (KeyError, AttributeError, TypeError):
@@ -136,13 +136,13 @@ _r_cast_like = _s_cast_like.fast
 
 
 @bound_by_schema
-def cast_like(x: T, like: T, **unknown: NoReturn) -> T:
+def cast_like(x: T, like: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The same values in the dtype of another tensor.
     x: Input of any shape.
     like: Tensor that determines shape or dtype of the result; its values are not used.
     """
-    if unknown:
-        refuse(_s_cast_like, (), unknown)
+    if more or unknown:
+        refuse(_s_cast_like, (x, like, *more), unknown)
     try:
         run = _r_cast_like[x._type, like._type]
     except (KeyError, AttributeError, TypeError):
@@ -160,14 +160,14 @@ _r_concatenate = _s_concatenate.fast
 
 
 @bound_by_schema
-def concatenate(xs: Sequence[T], axis: int = 0, **unknown: NoReturn) -> T:
+def concatenate(xs: Sequence[T], axis: int = 0, *more: NoReturn, **unknown: NoReturn) -> T:
     """Join tensors along an existing axis.
     Aliases: cat, concat.
     xs: Tensors whose shapes agree except along `axis`.
     axis: Axis to concatenate along.
     """
-    if unknown:
-        refuse(_s_concatenate, (), unknown)
+    if more or unknown:
+        refuse(_s_concatenate, (xs, axis, *more), unknown)
     try:
         run = _r_concatenate[tuple([t._type for t in xs]), axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -189,13 +189,13 @@ _r_device_copy = _s_device_copy.fast
 
 
 @bound_by_schema
-def device_copy(x: T, device: DeviceLike, **unknown: NoReturn) -> T:
+def device_copy(x: T, device: DeviceLike, *more: NoReturn, **unknown: NoReturn) -> T:
     """The tensor on another device.
     x: Input of any shape.
     device: Device of the result.
     """
-    if unknown:
-        refuse(_s_device_copy, (), unknown)
+    if more or unknown:
+        refuse(_s_device_copy, (x, device, *more), unknown)
     try:
         run = _r_device_copy[x._type, device]
     except (KeyError, AttributeError, TypeError):
@@ -213,14 +213,14 @@ _r_expand_dims = _s_expand_dims.fast
 
 
 @bound_by_schema
-def expand_dims(x: T, axis: int | Sequence[Dim], **unknown: NoReturn) -> T:
+def expand_dims(x: T, axis: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
     """The same elements with new axes of size 1.
     Aliases: unsqueeze.
     x: Input of any shape.
     axis: Positions of the new axes of size 1 in the result; distinct.
     """
-    if unknown:
-        refuse(_s_expand_dims, (), unknown)
+    if more or unknown:
+        refuse(_s_expand_dims, (x, axis, *more), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -242,15 +242,17 @@ _r_moveaxis = _s_moveaxis.fast
 
 
 @bound_by_schema
-def moveaxis(x: T, source: int | Sequence[Dim], destination: int | Sequence[Dim], **unknown: NoReturn) -> T:
+def moveaxis(
+    x: T, source: int | Sequence[Dim], destination: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """Axes moved to other positions; the others keep their order.
     Aliases: movedim.
     x: Input of any shape.
     source: Axes to move; distinct.
     destination: Their positions in the result; distinct.
     """
-    if unknown:
-        refuse(_s_moveaxis, (), unknown)
+    if more or unknown:
+        refuse(_s_moveaxis, (x, source, destination, *more), unknown)
     if type(source) is int:
         source = (source,)
     if type(destination) is int:
@@ -303,13 +305,13 @@ _r_reshape_like = _s_reshape_like.fast
 
 
 @bound_by_schema
-def reshape_like(x: T, like: T, **unknown: NoReturn) -> T:
+def reshape_like(x: T, like: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The same elements, in row-major order, with the shape of another tensor.
     x: Input of any shape.
     like: Tensor that determines shape or dtype of the result; its values are not used.
     """
-    if unknown:
-        refuse(_s_reshape_like, (), unknown)
+    if more or unknown:
+        refuse(_s_reshape_like, (x, like, *more), unknown)
     try:
         run = _r_reshape_like[x._type, like._type]
     except (KeyError, AttributeError, TypeError):
@@ -327,12 +329,12 @@ _r_shape = _s_shape.fast
 
 
 @bound_by_schema
-def shape(x: T, **unknown: NoReturn) -> tuple[int, ...]:
+def shape(x: T, *more: NoReturn, **unknown: NoReturn) -> tuple[int, ...]:
     """The shape of the tensor, as a tuple of ints, known without a kernel.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_shape, (), unknown)
+    if more or unknown:
+        refuse(_s_shape, (x, *more), unknown)
     return invoke(_s_shape, x)
 
 
@@ -341,15 +343,17 @@ _r_split = _s_split.fast
 
 
 @bound_by_schema
-def split(x: T, indices_or_sections: int | Sequence[int], axis: int = 0, **unknown: NoReturn) -> tuple[T, ...]:
+def split(
+    x: T, indices_or_sections: int | Sequence[int], axis: int = 0, *more: NoReturn, **unknown: NoReturn,
+) -> tuple[T, ...]:
     """Split a tensor along an axis into equal sections, or at positions 0 <= i <= size in ascending order. Returns a
     tuple with one tensor per section, or one more tensor than positions.
     x: Input of any shape.
     indices_or_sections: Number of equal sections, or ascending positions to split at.
     axis: Axis to split.
     """
-    if unknown:
-        refuse(_s_split, (), unknown)
+    if more or unknown:
+        refuse(_s_split, (x, indices_or_sections, axis, *more), unknown)
     try:
         run = _r_split[x._type, dumps(indices_or_sections, 2), axis, axis.__class__]
     except Exception:
@@ -367,13 +371,13 @@ _r_squeeze = _s_squeeze.fast
 
 
 @bound_by_schema
-def squeeze(x: T, axis: int | Sequence[Dim] | None = None, **unknown: NoReturn) -> T:
+def squeeze(x: T, axis: int | Sequence[Dim] | None = None, *more: NoReturn, **unknown: NoReturn) -> T:
     """The same elements without axes of size 1.
     x: Input of any shape.
     axis: Axes of size 1 to remove; None for all of them.
     """
-    if unknown:
-        refuse(_s_squeeze, (), unknown)
+    if more or unknown:
+        refuse(_s_squeeze, (x, axis, *more), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -393,13 +397,13 @@ _r_stack = _s_stack.fast
 
 
 @bound_by_schema
-def stack(xs: Sequence[T], axis: int = 0, **unknown: NoReturn) -> T:
+def stack(xs: Sequence[T], axis: int = 0, *more: NoReturn, **unknown: NoReturn) -> T:
     """Join tensors of one shape along a new axis.
     xs: Tensors of one shape.
     axis: Position of the new axis in the result.
     """
-    if unknown:
-        refuse(_s_stack, (), unknown)
+    if more or unknown:
+        refuse(_s_stack, (xs, axis, *more), unknown)
     try:
         run = _r_stack[tuple([t._type for t in xs]), axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -417,12 +421,12 @@ _r_stop_gradient = _s_stop_gradient.fast
 
 
 @bound_by_schema
-def stop_gradient(x: T, **unknown: NoReturn) -> T:
+def stop_gradient(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The tensor itself, without a gradient.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_stop_gradient, (), unknown)
+    if more or unknown:
+        refuse(_s_stop_gradient, (x, *more), unknown)
     try:
         run = _r_stop_gradient[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -437,13 +441,13 @@ _r_straight_through = _s_straight_through.fast
 
 
 @bound_by_schema
-def straight_through(x: T, source: T, **unknown: NoReturn) -> T:
+def straight_through(x: T, source: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The values of x with the gradient of `source`, whatever both were computed from: a straight-through estimator.
     x: Input of any shape.
     source: Tensor of the type of x; its values are not used.
     """
-    if unknown:
-        refuse(_s_straight_through, (), unknown)
+    if more or unknown:
+        refuse(_s_straight_through, (x, source, *more), unknown)
     try:
         run = _r_straight_through[x._type, source._type]
     except (KeyError, AttributeError, TypeError):
@@ -461,15 +465,15 @@ _r_swap_axis = _s_swap_axis.fast
 
 
 @bound_by_schema
-def swap_axis(x: T, axis1: int, axis2: int, **unknown: NoReturn) -> T:
+def swap_axis(x: T, axis1: int, axis2: int, *more: NoReturn, **unknown: NoReturn) -> T:
     """Two axes exchanged.
     Aliases: swapaxes.
     x: Input of any shape.
     axis1: First axis.
     axis2: Second axis.
     """
-    if unknown:
-        refuse(_s_swap_axis, (), unknown)
+    if more or unknown:
+        refuse(_s_swap_axis, (x, axis1, axis2, *more), unknown)
     try:
         run = _r_swap_axis[x._type, axis1, axis1.__class__, axis2, axis2.__class__]
     except (KeyError, AttributeError, TypeError):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, refuse, state
+from meta.eager.call import explained_sizes, invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
@@ -38,13 +38,13 @@ _r_abs = _s_abs.fast
 
 
 @bound_by_schema
-def abs(x: T, **unknown: NoReturn) -> T:
+def abs(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Absolute value, for complex numbers sqrt(re**2 + im**2). Complex numbers give the dtype of their parts.
     Aliases: absolute.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_abs, (), unknown)
+    if more or unknown:
+        refuse(_s_abs, (x, *more), unknown)
     try:
         run = _r_abs[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -64,13 +64,13 @@ _r_acos = _s_acos.fast
 
 
 @bound_by_schema
-def acos(x: T, **unknown: NoReturn) -> T:
+def acos(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Inverse cosine, in [0, pi]; NaN outside of [-1, 1]. Integers and booleans give float32.
     Aliases: arccos.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_acos, (), unknown)
+    if more or unknown:
+        refuse(_s_acos, (x, *more), unknown)
     try:
         run = _r_acos[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -90,13 +90,13 @@ _r_acosh = _s_acosh.fast
 
 
 @bound_by_schema
-def acosh(x: T, **unknown: NoReturn) -> T:
+def acosh(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Inverse hyperbolic cosine; NaN below 1. Integers and booleans give float32.
     Aliases: arccosh.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_acosh, (), unknown)
+    if more or unknown:
+        refuse(_s_acosh, (x, *more), unknown)
     try:
         run = _r_acosh[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -116,13 +116,13 @@ _r_asin = _s_asin.fast
 
 
 @bound_by_schema
-def asin(x: T, **unknown: NoReturn) -> T:
+def asin(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Inverse sine, in [-pi/2, pi/2]; NaN outside of [-1, 1]. Integers and booleans give float32.
     Aliases: arcsin.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_asin, (), unknown)
+    if more or unknown:
+        refuse(_s_asin, (x, *more), unknown)
     try:
         run = _r_asin[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -142,13 +142,13 @@ _r_asinh = _s_asinh.fast
 
 
 @bound_by_schema
-def asinh(x: T, **unknown: NoReturn) -> T:
+def asinh(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Inverse hyperbolic sine. Integers and booleans give float32.
     Aliases: arcsinh.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_asinh, (), unknown)
+    if more or unknown:
+        refuse(_s_asinh, (x, *more), unknown)
     try:
         run = _r_asinh[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -168,13 +168,13 @@ _r_atan = _s_atan.fast
 
 
 @bound_by_schema
-def atan(x: T, **unknown: NoReturn) -> T:
+def atan(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Inverse tangent, in [-pi/2, pi/2]. Integers and booleans give float32.
     Aliases: arctan.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_atan, (), unknown)
+    if more or unknown:
+        refuse(_s_atan, (x, *more), unknown)
     try:
         run = _r_atan[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -194,13 +194,13 @@ _r_atanh = _s_atanh.fast
 
 
 @bound_by_schema
-def atanh(x: T, **unknown: NoReturn) -> T:
+def atanh(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Inverse hyperbolic tangent; NaN outside of [-1, 1]. Integers and booleans give float32.
     Aliases: arctanh.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_atanh, (), unknown)
+    if more or unknown:
+        refuse(_s_atanh, (x, *more), unknown)
     try:
         run = _r_atanh[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -220,13 +220,13 @@ _r_bitwise_not = _s_bitwise_not.fast
 
 
 @bound_by_schema
-def bitwise_not(x: T, **unknown: NoReturn) -> T:
+def bitwise_not(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Each bit of an integer inverted; the negation of a boolean.
     Aliases: invert.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_bitwise_not, (), unknown)
+    if more or unknown:
+        refuse(_s_bitwise_not, (x, *more), unknown)
     try:
         run = _r_bitwise_not[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -243,12 +243,12 @@ _r_ceil = _s_ceil.fast
 
 
 @bound_by_schema
-def ceil(x: T, **unknown: NoReturn) -> T:
+def ceil(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The least integer not below each element.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_ceil, (), unknown)
+    if more or unknown:
+        refuse(_s_ceil, (x, *more), unknown)
     try:
         run = _r_ceil[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -266,13 +266,13 @@ _r_celu = _s_celu.fast
 
 
 @bound_by_schema
-def celu(x: T, alpha: float = 1.0, **unknown: NoReturn) -> T:
+def celu(x: T, alpha: float = 1.0, *more: NoReturn, **unknown: NoReturn) -> T:
     """x above 0, alpha * (exp(x / alpha) - 1) below (J. T. Barron, 2017).
     x: Input of any shape.
     alpha: Minus the limit for x -> -inf.
     """
-    if unknown:
-        refuse(_s_celu, (), unknown)
+    if more or unknown:
+        refuse(_s_celu, (x, alpha, *more), unknown)
     try:
         run = _r_celu[x._type, alpha or repr(alpha), alpha.__class__]
     except Exception:
@@ -290,7 +290,7 @@ _r_clip = _s_clip.fast
 
 
 @bound_by_schema
-def clip(x: T, min: float | None = None, max: float | None = None, **unknown: NoReturn) -> T:
+def clip(x: T, min: float | None = None, max: float | None = None, *more: NoReturn, **unknown: NoReturn) -> T:
     """min(max(x, `min`), `max`); NaN stays NaN. The result has the dtype of x, or float32 for integers with a float
     bound.
     Aliases: clamp.
@@ -298,8 +298,8 @@ def clip(x: T, min: float | None = None, max: float | None = None, **unknown: No
     min: Lower bound; None for no bound.
     max: Upper bound; None for no bound. Takes precedence over `min`.
     """
-    if unknown:
-        refuse(_s_clip, (), unknown)
+    if more or unknown:
+        refuse(_s_clip, (x, min, max, *more), unknown)
     try:
         run = _r_clip[x._type, min or repr(min), min.__class__, max or repr(max), max.__class__]
     except Exception:
@@ -319,15 +319,17 @@ _r_clip_dx = _s_clip_dx.fast
 
 
 @bound_by_schema
-def clip_dx(x: T, dy: T, min: float | None = None, max: float | None = None, **unknown: NoReturn) -> T:
+def clip_dx(
+    x: T, dy: T, min: float | None = None, max: float | None = None, *more: NoReturn, **unknown: NoReturn,
+) -> T:
     """Gradient of clip: dy where x lies within the bounds or equals one, else 0, also where x is NaN.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     min: Lower bound; None for no bound.
     max: Upper bound; None for no bound. Takes precedence over `min`.
     """
-    if unknown:
-        refuse(_s_clip_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_clip_dx, (x, dy, min, max, *more), unknown)
     try:
         run = _r_clip_dx[x._type, dy._type, min or repr(min), min.__class__, max or repr(max), max.__class__]
     except Exception:
@@ -345,13 +347,13 @@ _r_copy = _s_copy.fast
 
 
 @bound_by_schema
-def copy(x: T, **unknown: NoReturn) -> T:
+def copy(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The same values in new memory.
     Aliases: clone.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_copy, (), unknown)
+    if more or unknown:
+        refuse(_s_copy, (x, *more), unknown)
     try:
         run = _r_copy[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -371,12 +373,12 @@ _r_cos = _s_cos.fast
 
 
 @bound_by_schema
-def cos(x: T, **unknown: NoReturn) -> T:
+def cos(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Cosine of an angle in radians. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_cos, (), unknown)
+    if more or unknown:
+        refuse(_s_cos, (x, *more), unknown)
     try:
         run = _r_cos[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -394,12 +396,12 @@ _r_cosh = _s_cosh.fast
 
 
 @bound_by_schema
-def cosh(x: T, **unknown: NoReturn) -> T:
+def cosh(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Hyperbolic cosine. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_cosh, (), unknown)
+    if more or unknown:
+        refuse(_s_cosh, (x, *more), unknown)
     try:
         run = _r_cosh[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -417,13 +419,13 @@ _r_deg2rad = _s_deg2rad.fast
 
 
 @bound_by_schema
-def deg2rad(x: T, **unknown: NoReturn) -> T:
+def deg2rad(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Degrees as radians, x * pi / 180. Integers and booleans give float32.
     Aliases: radians.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_deg2rad, (), unknown)
+    if more or unknown:
+        refuse(_s_deg2rad, (x, *more), unknown)
     try:
         run = _r_deg2rad[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -443,13 +445,13 @@ _r_elu = _s_elu.fast
 
 
 @bound_by_schema
-def elu(x: T, alpha: float = 1.0, **unknown: NoReturn) -> T:
+def elu(x: T, alpha: float = 1.0, *more: NoReturn, **unknown: NoReturn) -> T:
     """x above 0, alpha * (exp(x) - 1) below (D.-A. Clevert et al., 2015).
     x: Input of any shape.
     alpha: Minus the limit for x -> -inf.
     """
-    if unknown:
-        refuse(_s_elu, (), unknown)
+    if more or unknown:
+        refuse(_s_elu, (x, alpha, *more), unknown)
     try:
         run = _r_elu[x._type, alpha or repr(alpha), alpha.__class__]
     except Exception:
@@ -467,14 +469,14 @@ _r_elu_dx = _s_elu_dx.fast
 
 
 @bound_by_schema
-def elu_dx(x: T, dy: T, alpha: float = 1.0, **unknown: NoReturn) -> T:
+def elu_dx(x: T, dy: T, alpha: float = 1.0, *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of elu.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     alpha: Minus the limit for x -> -inf.
     """
-    if unknown:
-        refuse(_s_elu_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_elu_dx, (x, dy, alpha, *more), unknown)
     try:
         run = _r_elu_dx[x._type, dy._type, alpha or repr(alpha), alpha.__class__]
     except Exception:
@@ -492,13 +494,13 @@ _r_erf = _s_erf.fast
 
 
 @bound_by_schema
-def erf(x: T, **unknown: NoReturn) -> T:
+def erf(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x. Integers and booleans give
     float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_erf, (), unknown)
+    if more or unknown:
+        refuse(_s_erf, (x, *more), unknown)
     try:
         run = _r_erf[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -516,13 +518,13 @@ _r_erf_dx = _s_erf_dx.fast
 
 
 @bound_by_schema
-def erf_dx(x: T, dy: T, **unknown: NoReturn) -> T:
+def erf_dx(x: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of erf.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     """
-    if unknown:
-        refuse(_s_erf_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_erf_dx, (x, dy, *more), unknown)
     try:
         run = _r_erf_dx[x._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -540,12 +542,12 @@ _r_erfc = _s_erfc.fast
 
 
 @bound_by_schema
-def erfc(x: T, **unknown: NoReturn) -> T:
+def erfc(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """1 - erf(x), accurate where that is close to 0. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_erfc, (), unknown)
+    if more or unknown:
+        refuse(_s_erfc, (x, *more), unknown)
     try:
         run = _r_erfc[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -563,12 +565,12 @@ _r_exp = _s_exp.fast
 
 
 @bound_by_schema
-def exp(x: T, **unknown: NoReturn) -> T:
+def exp(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """e raised to each element. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_exp, (), unknown)
+    if more or unknown:
+        refuse(_s_exp, (x, *more), unknown)
     try:
         run = _r_exp[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -586,12 +588,12 @@ _r_exp2 = _s_exp2.fast
 
 
 @bound_by_schema
-def exp2(x: T, **unknown: NoReturn) -> T:
+def exp2(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """2 raised to each element. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_exp2, (), unknown)
+    if more or unknown:
+        refuse(_s_exp2, (x, *more), unknown)
     try:
         run = _r_exp2[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -609,12 +611,12 @@ _r_expm1 = _s_expm1.fast
 
 
 @bound_by_schema
-def expm1(x: T, **unknown: NoReturn) -> T:
+def expm1(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """exp(x) - 1, accurate near 0. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_expm1, (), unknown)
+    if more or unknown:
+        refuse(_s_expm1, (x, *more), unknown)
     try:
         run = _r_expm1[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -632,12 +634,12 @@ _r_floor = _s_floor.fast
 
 
 @bound_by_schema
-def floor(x: T, **unknown: NoReturn) -> T:
+def floor(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """The greatest integer not above each element.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_floor, (), unknown)
+    if more or unknown:
+        refuse(_s_floor, (x, *more), unknown)
     try:
         run = _r_floor[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -655,12 +657,12 @@ _r_frac = _s_frac.fast
 
 
 @bound_by_schema
-def frac(x: T, **unknown: NoReturn) -> T:
+def frac(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """x - trunc(x), with the sign of x.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_frac, (), unknown)
+    if more or unknown:
+        refuse(_s_frac, (x, *more), unknown)
     try:
         run = _r_frac[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -678,13 +680,13 @@ _r_frexp = _s_frexp.fast
 
 
 @bound_by_schema
-def frexp(x: T, **unknown: NoReturn) -> tuple[T, T]:
+def frexp(x: T, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T]:
     """x as mantissa * 2**exponent: a mantissa of the dtype of x with 1/2 <= |mantissa| < 1, and an int32 exponent. 0,
     infinities and NaN are their own mantissa, with exponent 0.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_frexp, (), unknown)
+    if more or unknown:
+        refuse(_s_frexp, (x, *more), unknown)
     try:
         run = _r_frexp[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -702,14 +704,14 @@ _r_gelu = _s_gelu.fast
 
 
 @bound_by_schema
-def gelu(x: T, approximate: Literal['none', 'tanh'] = 'none', **unknown: NoReturn) -> T:
+def gelu(x: T, approximate: Literal['none', 'tanh'] = 'none', *more: NoReturn, **unknown: NoReturn) -> T:
     """x * Phi(x), Phi the normal distribution function; with approximate="tanh", x / 2 * (1 + tanh(sqrt(2 / pi) * (x
     + 0.044715 * x**3))) (D. Hendrycks and K. Gimpel, 2016).
     x: Input of any shape.
     approximate: "none" for the exact form, "tanh" for the cheaper approximation.
     """
-    if unknown:
-        refuse(_s_gelu, (), unknown)
+    if more or unknown:
+        refuse(_s_gelu, (x, approximate, *more), unknown)
     try:
         run = _r_gelu[x._type, approximate]
     except (KeyError, AttributeError, TypeError):
@@ -727,14 +729,14 @@ _r_gelu_dx = _s_gelu_dx.fast
 
 
 @bound_by_schema
-def gelu_dx(x: T, dy: T, approximate: Literal['none', 'tanh'] = 'none', **unknown: NoReturn) -> T:
+def gelu_dx(x: T, dy: T, approximate: Literal['none', 'tanh'] = 'none', *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of gelu.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     approximate: "none" for the exact form, "tanh" for the cheaper approximation.
     """
-    if unknown:
-        refuse(_s_gelu_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_gelu_dx, (x, dy, approximate, *more), unknown)
     try:
         run = _r_gelu_dx[x._type, dy._type, approximate]
     except (KeyError, AttributeError, TypeError):
@@ -752,12 +754,12 @@ _r_isfinite = _s_isfinite.fast
 
 
 @bound_by_schema
-def isfinite(x: T, **unknown: NoReturn) -> T:
+def isfinite(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Whether each element is neither infinite nor NaN.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_isfinite, (), unknown)
+    if more or unknown:
+        refuse(_s_isfinite, (x, *more), unknown)
     try:
         run = _r_isfinite[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -772,12 +774,12 @@ _r_isinf = _s_isinf.fast
 
 
 @bound_by_schema
-def isinf(x: T, **unknown: NoReturn) -> T:
+def isinf(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Whether each element is an infinity.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_isinf, (), unknown)
+    if more or unknown:
+        refuse(_s_isinf, (x, *more), unknown)
     try:
         run = _r_isinf[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -792,12 +794,12 @@ _r_isnan = _s_isnan.fast
 
 
 @bound_by_schema
-def isnan(x: T, **unknown: NoReturn) -> T:
+def isnan(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Whether each element is NaN.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_isnan, (), unknown)
+    if more or unknown:
+        refuse(_s_isnan, (x, *more), unknown)
     try:
         run = _r_isnan[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -812,12 +814,12 @@ _r_isneginf = _s_isneginf.fast
 
 
 @bound_by_schema
-def isneginf(x: T, **unknown: NoReturn) -> T:
+def isneginf(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Whether each element is minus infinity.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_isneginf, (), unknown)
+    if more or unknown:
+        refuse(_s_isneginf, (x, *more), unknown)
     try:
         run = _r_isneginf[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -832,12 +834,12 @@ _r_isposinf = _s_isposinf.fast
 
 
 @bound_by_schema
-def isposinf(x: T, **unknown: NoReturn) -> T:
+def isposinf(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Whether each element is plus infinity.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_isposinf, (), unknown)
+    if more or unknown:
+        refuse(_s_isposinf, (x, *more), unknown)
     try:
         run = _r_isposinf[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -852,13 +854,13 @@ _r_leaky_relu = _s_leaky_relu.fast
 
 
 @bound_by_schema
-def leaky_relu(x: T, alpha: float = 0.01, **unknown: NoReturn) -> T:
+def leaky_relu(x: T, alpha: float = 0.01, *more: NoReturn, **unknown: NoReturn) -> T:
     """x above 0, alpha * x below.
     x: Input of any shape.
     alpha: Slope for negative x.
     """
-    if unknown:
-        refuse(_s_leaky_relu, (), unknown)
+    if more or unknown:
+        refuse(_s_leaky_relu, (x, alpha, *more), unknown)
     try:
         run = _r_leaky_relu[x._type, alpha or repr(alpha), alpha.__class__]
     except Exception:
@@ -876,14 +878,14 @@ _r_leaky_relu_dx = _s_leaky_relu_dx.fast
 
 
 @bound_by_schema
-def leaky_relu_dx(x: T, dy: T, alpha: float = 0.01, **unknown: NoReturn) -> T:
+def leaky_relu_dx(x: T, dy: T, alpha: float = 0.01, *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of leaky_relu.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     alpha: Slope for negative x.
     """
-    if unknown:
-        refuse(_s_leaky_relu_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_leaky_relu_dx, (x, dy, alpha, *more), unknown)
     try:
         run = _r_leaky_relu_dx[x._type, dy._type, alpha or repr(alpha), alpha.__class__]
     except Exception:
@@ -901,12 +903,12 @@ _r_log = _s_log.fast
 
 
 @bound_by_schema
-def log(x: T, **unknown: NoReturn) -> T:
+def log(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Natural logarithm; -inf at 0, NaN below. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_log, (), unknown)
+    if more or unknown:
+        refuse(_s_log, (x, *more), unknown)
     try:
         run = _r_log[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -924,12 +926,12 @@ _r_log10 = _s_log10.fast
 
 
 @bound_by_schema
-def log10(x: T, **unknown: NoReturn) -> T:
+def log10(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Logarithm to base 10; -inf at 0, NaN below. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_log10, (), unknown)
+    if more or unknown:
+        refuse(_s_log10, (x, *more), unknown)
     try:
         run = _r_log10[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -947,12 +949,12 @@ _r_log1p = _s_log1p.fast
 
 
 @bound_by_schema
-def log1p(x: T, **unknown: NoReturn) -> T:
+def log1p(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """log(1 + x), accurate near 0. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_log1p, (), unknown)
+    if more or unknown:
+        refuse(_s_log1p, (x, *more), unknown)
     try:
         run = _r_log1p[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -970,12 +972,12 @@ _r_log2 = _s_log2.fast
 
 
 @bound_by_schema
-def log2(x: T, **unknown: NoReturn) -> T:
+def log2(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Logarithm to base 2; -inf at 0, NaN below. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_log2, (), unknown)
+    if more or unknown:
+        refuse(_s_log2, (x, *more), unknown)
     try:
         run = _r_log2[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -993,12 +995,12 @@ _r_logical_not = _s_logical_not.fast
 
 
 @bound_by_schema
-def logical_not(x: T, **unknown: NoReturn) -> T:
+def logical_not(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Whether each element is zero (or false).
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_logical_not, (), unknown)
+    if more or unknown:
+        refuse(_s_logical_not, (x, *more), unknown)
     try:
         run = _r_logical_not[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1013,13 +1015,13 @@ _r_logit = _s_logit.fast
 
 
 @bound_by_schema
-def logit(x: T, eps: float | None = None, **unknown: NoReturn) -> T:
+def logit(x: T, eps: float | None = None, *more: NoReturn, **unknown: NoReturn) -> T:
     """log(x / (1 - x)), the inverse of sigmoid; NaN outside of [0, 1]. Integers and booleans give float32.
     x: Input of any shape.
     eps: x is first limited to [eps, 1 - eps]; None for no limits.
     """
-    if unknown:
-        refuse(_s_logit, (), unknown)
+    if more or unknown:
+        refuse(_s_logit, (x, eps, *more), unknown)
     try:
         run = _r_logit[x._type, eps or repr(eps), eps.__class__]
     except Exception:
@@ -1038,10 +1040,7 @@ _r_nan_to_num = _s_nan_to_num.fast
 
 @bound_by_schema
 def nan_to_num(
-    x: T,
-    nan: float = 0.0,
-    posinf: float | None = None,
-    neginf: float | None = None,
+    x: T, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None, *more: NoReturn,
     **unknown: NoReturn,
 ) -> T:
     """NaN and infinities replaced by numbers; integers are unchanged.
@@ -1050,8 +1049,8 @@ def nan_to_num(
     posinf: Replaces infinity; None for the largest number of the dtype.
     neginf: Replaces minus infinity; None for the least number of the dtype.
     """
-    if unknown:
-        refuse(_s_nan_to_num, (), unknown)
+    if more or unknown:
+        refuse(_s_nan_to_num, (x, nan, posinf, neginf, *more), unknown)
     try:
         run = _r_nan_to_num[x._type, nan or repr(nan), nan.__class__, posinf or repr(posinf), posinf.__class__, neginf or repr(neginf), neginf.__class__]
     except Exception:
@@ -1069,13 +1068,13 @@ _r_negative = _s_negative.fast
 
 
 @bound_by_schema
-def negative(x: T, **unknown: NoReturn) -> T:
+def negative(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Minus each element.
     Aliases: neg.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_negative, (), unknown)
+    if more or unknown:
+        refuse(_s_negative, (x, *more), unknown)
     try:
         run = _r_negative[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1095,12 +1094,12 @@ _r_one_minus_square = _s_one_minus_square.fast
 
 
 @bound_by_schema
-def one_minus_square(x: T, **unknown: NoReturn) -> T:
+def one_minus_square(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """1 - x * x, accurate where that is close to 0. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_one_minus_square, (), unknown)
+    if more or unknown:
+        refuse(_s_one_minus_square, (x, *more), unknown)
     try:
         run = _r_one_minus_square[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1118,13 +1117,13 @@ _r_rad2deg = _s_rad2deg.fast
 
 
 @bound_by_schema
-def rad2deg(x: T, **unknown: NoReturn) -> T:
+def rad2deg(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Radians as degrees, x * 180 / pi. Integers and booleans give float32.
     Aliases: degrees.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_rad2deg, (), unknown)
+    if more or unknown:
+        refuse(_s_rad2deg, (x, *more), unknown)
     try:
         run = _r_rad2deg[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1144,12 +1143,12 @@ _r_reciprocal = _s_reciprocal.fast
 
 
 @bound_by_schema
-def reciprocal(x: T, **unknown: NoReturn) -> T:
+def reciprocal(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """1 / x. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_reciprocal, (), unknown)
+    if more or unknown:
+        refuse(_s_reciprocal, (x, *more), unknown)
     try:
         run = _r_reciprocal[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1167,13 +1166,13 @@ _r_reciprocal_dx = _s_reciprocal_dx.fast
 
 
 @bound_by_schema
-def reciprocal_dx(y: T, dy: T, **unknown: NoReturn) -> T:
+def reciprocal_dx(y: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of reciprocal.
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.
     """
-    if unknown:
-        refuse(_s_reciprocal_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_reciprocal_dx, (y, dy, *more), unknown)
     try:
         run = _r_reciprocal_dx[y._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -1191,12 +1190,12 @@ _r_relu = _s_relu.fast
 
 
 @bound_by_schema
-def relu(x: T, **unknown: NoReturn) -> T:
+def relu(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """max(x, 0).
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_relu, (), unknown)
+    if more or unknown:
+        refuse(_s_relu, (x, *more), unknown)
     try:
         run = _r_relu[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1214,13 +1213,13 @@ _r_relu_dx = _s_relu_dx.fast
 
 
 @bound_by_schema
-def relu_dx(y: T, dy: T, **unknown: NoReturn) -> T:
+def relu_dx(y: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of relu.
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.
     """
-    if unknown:
-        refuse(_s_relu_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_relu_dx, (y, dy, *more), unknown)
     try:
         run = _r_relu_dx[y._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -1238,14 +1237,14 @@ _r_round = _s_round.fast
 
 
 @bound_by_schema
-def round(x: T, decimals: int = 0, **unknown: NoReturn) -> T:
+def round(x: T, decimals: int = 0, *more: NoReturn, **unknown: NoReturn) -> T:
     """The nearest integer, or the nearest multiple of 10**-`decimals`; ties round to even. The result has the dtype
     of x.
     x: Input of any shape.
     decimals: Digits after the decimal point; negative ones count before it.
     """
-    if unknown:
-        refuse(_s_round, (), unknown)
+    if more or unknown:
+        refuse(_s_round, (x, decimals, *more), unknown)
     try:
         run = _r_round[x._type, decimals, decimals.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -1263,12 +1262,12 @@ _r_rsqrt = _s_rsqrt.fast
 
 
 @bound_by_schema
-def rsqrt(x: T, **unknown: NoReturn) -> T:
+def rsqrt(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """1 / sqrt(x); inf at 0, NaN below. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_rsqrt, (), unknown)
+    if more or unknown:
+        refuse(_s_rsqrt, (x, *more), unknown)
     try:
         run = _r_rsqrt[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1286,13 +1285,13 @@ _r_rsqrt_dx = _s_rsqrt_dx.fast
 
 
 @bound_by_schema
-def rsqrt_dx(y: T, dy: T, **unknown: NoReturn) -> T:
+def rsqrt_dx(y: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of rsqrt.
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.
     """
-    if unknown:
-        refuse(_s_rsqrt_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_rsqrt_dx, (y, dy, *more), unknown)
     try:
         run = _r_rsqrt_dx[y._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -1310,12 +1309,12 @@ _r_sigmoid = _s_sigmoid.fast
 
 
 @bound_by_schema
-def sigmoid(x: T, **unknown: NoReturn) -> T:
+def sigmoid(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """1 / (1 + exp(-x)). Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_sigmoid, (), unknown)
+    if more or unknown:
+        refuse(_s_sigmoid, (x, *more), unknown)
     try:
         run = _r_sigmoid[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1333,13 +1332,13 @@ _r_sigmoid_dx = _s_sigmoid_dx.fast
 
 
 @bound_by_schema
-def sigmoid_dx(y: T, dy: T, **unknown: NoReturn) -> T:
+def sigmoid_dx(y: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of sigmoid.
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.
     """
-    if unknown:
-        refuse(_s_sigmoid_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_sigmoid_dx, (y, dy, *more), unknown)
     try:
         run = _r_sigmoid_dx[y._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -1357,12 +1356,12 @@ _r_sign = _s_sign.fast
 
 
 @bound_by_schema
-def sign(x: T, **unknown: NoReturn) -> T:
+def sign(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """-1, 0 or 1 by the sign of each element; 0 for NaN.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_sign, (), unknown)
+    if more or unknown:
+        refuse(_s_sign, (x, *more), unknown)
     try:
         run = _r_sign[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1380,12 +1379,12 @@ _r_signbit = _s_signbit.fast
 
 
 @bound_by_schema
-def signbit(x: T, **unknown: NoReturn) -> T:
+def signbit(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Whether the sign bit is set: true for negative numbers and -0.0.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_signbit, (), unknown)
+    if more or unknown:
+        refuse(_s_signbit, (x, *more), unknown)
     try:
         run = _r_signbit[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1400,12 +1399,12 @@ _r_silu = _s_silu.fast
 
 
 @bound_by_schema
-def silu(x: T, **unknown: NoReturn) -> T:
+def silu(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """x * sigmoid(x), also called swish.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_silu, (), unknown)
+    if more or unknown:
+        refuse(_s_silu, (x, *more), unknown)
     try:
         run = _r_silu[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1423,13 +1422,13 @@ _r_silu_dx = _s_silu_dx.fast
 
 
 @bound_by_schema
-def silu_dx(x: T, dy: T, **unknown: NoReturn) -> T:
+def silu_dx(x: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of silu.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     """
-    if unknown:
-        refuse(_s_silu_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_silu_dx, (x, dy, *more), unknown)
     try:
         run = _r_silu_dx[x._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -1447,12 +1446,12 @@ _r_sin = _s_sin.fast
 
 
 @bound_by_schema
-def sin(x: T, **unknown: NoReturn) -> T:
+def sin(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Sine of an angle in radians. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_sin, (), unknown)
+    if more or unknown:
+        refuse(_s_sin, (x, *more), unknown)
     try:
         run = _r_sin[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1470,12 +1469,12 @@ _r_sinc = _s_sinc.fast
 
 
 @bound_by_schema
-def sinc(x: T, **unknown: NoReturn) -> T:
+def sinc(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """sin(pi x) / (pi x); 1 at 0. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_sinc, (), unknown)
+    if more or unknown:
+        refuse(_s_sinc, (x, *more), unknown)
     try:
         run = _r_sinc[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1493,12 +1492,12 @@ _r_sinh = _s_sinh.fast
 
 
 @bound_by_schema
-def sinh(x: T, **unknown: NoReturn) -> T:
+def sinh(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Hyperbolic sine. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_sinh, (), unknown)
+    if more or unknown:
+        refuse(_s_sinh, (x, *more), unknown)
     try:
         run = _r_sinh[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1516,14 +1515,14 @@ _r_softplus = _s_softplus.fast
 
 
 @bound_by_schema
-def softplus(x: T, beta: float = 1.0, threshold: float | None = None, **unknown: NoReturn) -> T:
+def softplus(x: T, beta: float = 1.0, threshold: float | None = None, *more: NoReturn, **unknown: NoReturn) -> T:
     """log(1 + exp(beta * x)) / beta, without overflow.
     x: Input of any shape.
     beta: Sharpness of the bend at zero; must not be 0.
     threshold: x itself where beta * x is above it; None for the exact function.
     """
-    if unknown:
-        refuse(_s_softplus, (), unknown)
+    if more or unknown:
+        refuse(_s_softplus, (x, beta, threshold, *more), unknown)
     try:
         run = _r_softplus[x._type, beta or repr(beta), beta.__class__, threshold or repr(threshold), threshold.__class__]
     except Exception:
@@ -1541,13 +1540,13 @@ _r_softplus_dx = _s_softplus_dx.fast
 
 
 @bound_by_schema
-def softplus_dx(x: T, dy: T, **unknown: NoReturn) -> T:
+def softplus_dx(x: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of log(1 + exp(x)): dy * sigmoid(x).
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     """
-    if unknown:
-        refuse(_s_softplus_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_softplus_dx, (x, dy, *more), unknown)
     try:
         run = _r_softplus_dx[x._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -1565,12 +1564,12 @@ _r_sqrt = _s_sqrt.fast
 
 
 @bound_by_schema
-def sqrt(x: T, **unknown: NoReturn) -> T:
+def sqrt(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Square root; NaN below 0. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_sqrt, (), unknown)
+    if more or unknown:
+        refuse(_s_sqrt, (x, *more), unknown)
     try:
         run = _r_sqrt[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1588,13 +1587,13 @@ _r_sqrt_dx = _s_sqrt_dx.fast
 
 
 @bound_by_schema
-def sqrt_dx(y: T, dy: T, **unknown: NoReturn) -> T:
+def sqrt_dx(y: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of sqrt.
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.
     """
-    if unknown:
-        refuse(_s_sqrt_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_sqrt_dx, (y, dy, *more), unknown)
     try:
         run = _r_sqrt_dx[y._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -1612,12 +1611,12 @@ _r_square = _s_square.fast
 
 
 @bound_by_schema
-def square(x: T, **unknown: NoReturn) -> T:
+def square(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """x * x.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_square, (), unknown)
+    if more or unknown:
+        refuse(_s_square, (x, *more), unknown)
     try:
         run = _r_square[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1635,12 +1634,12 @@ _r_tan = _s_tan.fast
 
 
 @bound_by_schema
-def tan(x: T, **unknown: NoReturn) -> T:
+def tan(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Tangent of an angle in radians. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_tan, (), unknown)
+    if more or unknown:
+        refuse(_s_tan, (x, *more), unknown)
     try:
         run = _r_tan[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1658,12 +1657,12 @@ _r_tanh = _s_tanh.fast
 
 
 @bound_by_schema
-def tanh(x: T, **unknown: NoReturn) -> T:
+def tanh(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Hyperbolic tangent. Integers and booleans give float32.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_tanh, (), unknown)
+    if more or unknown:
+        refuse(_s_tanh, (x, *more), unknown)
     try:
         run = _r_tanh[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1681,13 +1680,13 @@ _r_tanh_dx = _s_tanh_dx.fast
 
 
 @bound_by_schema
-def tanh_dx(y: T, dy: T, **unknown: NoReturn) -> T:
+def tanh_dx(y: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of tanh.
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.
     """
-    if unknown:
-        refuse(_s_tanh_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_tanh_dx, (y, dy, *more), unknown)
     try:
         run = _r_tanh_dx[y._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -1705,14 +1704,14 @@ _r_threshold = _s_threshold.fast
 
 
 @bound_by_schema
-def threshold(x: T, threshold: float = 0.0, value: float = 0.0, **unknown: NoReturn) -> T:
+def threshold(x: T, threshold: float = 0.0, value: float = 0.0, *more: NoReturn, **unknown: NoReturn) -> T:
     """x above `threshold`, `value` elsewhere; with integers, both are truncated.
     x: Input of any shape.
     threshold: Elements up to this value are replaced.
     value: Value that replaces them.
     """
-    if unknown:
-        refuse(_s_threshold, (), unknown)
+    if more or unknown:
+        refuse(_s_threshold, (x, threshold, value, *more), unknown)
     try:
         run = _r_threshold[x._type, threshold or repr(threshold), threshold.__class__, value or repr(value), value.__class__]
     except Exception:
@@ -1730,14 +1729,14 @@ _r_threshold_dx = _s_threshold_dx.fast
 
 
 @bound_by_schema
-def threshold_dx(x: T, dy: T, threshold: float = 0.0, **unknown: NoReturn) -> T:
+def threshold_dx(x: T, dy: T, threshold: float = 0.0, *more: NoReturn, **unknown: NoReturn) -> T:
     """Gradient of threshold.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     threshold: Elements up to this value are replaced.
     """
-    if unknown:
-        refuse(_s_threshold_dx, (), unknown)
+    if more or unknown:
+        refuse(_s_threshold_dx, (x, dy, threshold, *more), unknown)
     try:
         run = _r_threshold_dx[x._type, dy._type, threshold or repr(threshold), threshold.__class__]
     except Exception:
@@ -1755,12 +1754,12 @@ _r_trunc = _s_trunc.fast
 
 
 @bound_by_schema
-def trunc(x: T, **unknown: NoReturn) -> T:
+def trunc(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
     """Each element without its fraction.
     x: Input of any shape.
     """
-    if unknown:
-        refuse(_s_trunc, (), unknown)
+    if more or unknown:
+        refuse(_s_trunc, (x, *more), unknown)
     try:
         run = _r_trunc[x._type]
     except (KeyError, AttributeError, TypeError):

@@ -130,7 +130,7 @@ class _GraphWriter:
         graph = ExportGraph(self.opset, sizes, set(program.names), dtypes)
         self.values.update(zip(main.params, program.names, strict=True))
         for name, array in program.params.items():
-            graph.initializer(name, held_array(array.numpy()))
+            graph.initializer(name, held_array(array.detach().numpy()))
         results = [leaf for value in self.block(graph, main.body) for leaf in _leaves(value)]
         self._raise_missing()
         kinds = [kind for atom in main.body.results for kind in leaf_types(atom.type)]

@@ -13,7 +13,6 @@ from meta.op.codegen.signature import (
     definition,
     docstring,
     parameter,
-    takes_more,
     tensor_args,
 )
 from meta.op.registry import Op, split
@@ -39,9 +38,14 @@ def typed_function(op: Op, differentiable: Sequence[int]) -> str:
     differentiable: the positions of the arguments with a gradient."""
     tensor = "T" if tensor_args(op) else "NDArray"
     parameters = [parameter(a, tensor) for a in op.schema.args]
-    parameters += [MORE, UNKNOWN] if takes_more(op) else [UNKNOWN]
-    head = definition(op.basename, parameters, result_type(op, tensor))
-    return f"@bound_by_schema\n{head}\n{docstring(op, '    ')}{body(op, differentiable)}"
+    head = definition(op.basename, [*parameters, MORE, UNKNOWN], result_type(op, tensor))
+    sized = f"@explained_sizes(_s_{op.name})\n" if _takes_sizes(op) else ""
+    return f"{sized}@bound_by_schema\n{head}\n{docstring(op, '    ')}{body(op, differentiable)}"
+
+
+def _takes_sizes(op: Op) -> bool:
+    """Whether a shape comes first, which torch's users write number by number: `ones(4, 8)`."""
+    return bool(op.schema.args) and _is_int_tuple(op.schema.args[0])
 
 
 def bare_function(op: Op, differentiable: Sequence[int]) -> str:
@@ -50,7 +54,7 @@ def bare_function(op: Op, differentiable: Sequence[int]) -> str:
     all others."""
     name = op.basename
     state = f"_s_{name}, _i_{name} = _state(_op), _KnownItems()\n_r_{name} = _s_{name}.fast\n"
-    parameters = [*op.schema.names, *["*_more"] * takes_more(op), "**_unknown"]
+    parameters = [*op.schema.names, "*_more", "**_unknown"]
     return f"{_IMPORTS}{state}def {name}({', '.join(parameters)}):\n{body(op, differentiable, '_')}"
 
 
@@ -69,8 +73,8 @@ def body(op: Op, differentiable: Sequence[int], prefix: str = "") -> str:
     name, names = op.basename, ", ".join(op.schema.names)
     call = f"{prefix}invoke(_s_{name}{', ' if names else ''}{names})"
     runs = ", ".join(a.name for a in op.schema.args if a.is_tensor)
-    surplus, given = (f"{prefix}more or ", f"({names}, *{prefix}more)") if takes_more(op) else ("", "()")
-    lines = [f"    if {surplus}{prefix}unknown:\n        {prefix}refuse(_s_{name}, {given}, {prefix}unknown)\n"]
+    given = f"({names}{', ' if names else ''}*{prefix}more)"
+    lines = [f"    if {prefix}more or {prefix}unknown:\n        {prefix}refuse(_s_{name}, {given}, {prefix}unknown)\n"]
     if op.name in VALUE_OPS:
         return "".join([*lines, f"    return {call}\n"])
     if op.recorded_as:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meta.op.codegen.functions import result_type
-from meta.op.codegen.signature import UNKNOWN, VARIADIC, annotation, default, definition, docstring
+from meta.op.codegen.signature import MORE, UNKNOWN, VARIADIC, annotation, default, definition, docstring
 from meta.op.registry import Op
 
 
@@ -31,13 +31,14 @@ def method(op: Op) -> str:
     rest = op.schema.args[1:]
     parameters = ["self", *(f"{a.name}: {annotation(a, 'Self')}{default(a)}" for a in rest)]
     names = ", ".join(["self", *(a.name for a in rest)])
+    surplus, condition = ", *more", "more or unknown"
     if op.name in VARIADIC:
         (ints,) = rest
-        parameters.append("*more: int")
         names = f"self, _ints({ints.name}, more)"
+        surplus, condition = "", "unknown"
     decorator = "    @bound_by_schema\n" if any(arg.required for arg in rest) else ""
-    parameters.append(UNKNOWN)
-    refusal = f"        if unknown:\n            meta.{op.name}({names}, **unknown)\n"
+    parameters += ["*more: int" if op.name in VARIADIC else MORE, UNKNOWN]
+    refusal = f"        if {condition}:\n            meta.{op.name}({names}{surplus}, **unknown)\n"
     head = definition(op.name, parameters, result_type(op, "Self"), "    ")
     call = f"meta.{op.name}({names})"
     if op.part:
@@ -49,5 +50,5 @@ def method(op: Op) -> str:
 def bare_method(op: Op) -> str:
     """The method, which calls `_function`, with nothing of the operator but its names."""
     names = ", ".join(["self", *op.schema.names[1:]])
-    refusal = f"    if _unknown:\n        _function({names}, **_unknown)\n"
-    return f"def {op.basename}({names}, **_unknown):\n{refusal}    return _function({names})\n"
+    refusal = f"    if _more or _unknown:\n        _function({names}, *_more, **_unknown)\n"
+    return f"def {op.basename}({names}, *_more, **_unknown):\n{refusal}    return _function({names})\n"

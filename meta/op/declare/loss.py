@@ -101,11 +101,12 @@ standard_gradient(
 
 def _classes(shape: Shape, dtype: str, target: TensorType, weight: TensorType | None, label_smoothing: float) -> Shape:
     """The shape of the losses, which is the targets' shape. Raises TypeInferenceError unless the operands fit."""
+    swapped = dtypes.is_int(dtype) and dtypes.is_float(target.dtype) and target.ndim > len(shape)
     rules.require(
         dtypes.is_float(dtype),
         f"'x' has dtype {dtype}",
         f"{', '.join(dtypes.FLOATS)}",
-        'cast it: x.cast("float32")',
+        "scores come first: meta.cross_entropy(x, target)" if swapped else 'cast it: x.cast("float32")',
     )
     rules.require(len(shape) > 0, "'x' is 0-d", "an axis of classes")
     axis = class_axis(len(shape))

@@ -65,6 +65,7 @@ def read_entry(op: Op, raw: object) -> GradientEntry:
             op.name,
             f"its entry is {type(raw).__name__}",
             "a mapping, `non_differentiable` or `not_implemented: reason`",
+            f'write gradient={{"{next(iter(sorted(tensors)), "x")}": {str(raw)!r}}}',
         )
     entry = cast("Mapping[str, Any]", raw)
     formulas, unavailable = _formulas(op, entry, tensors)

@@ -141,7 +141,7 @@ def _check_free(name: str) -> None:
     if owner is not None or (not namespace and (name in dir(meta) or name in vars(meta))):
         where = f"meta.ops.{namespace}.{basename}" if namespace else f"meta.{name}"
         is_users = owner is not None and owner.family == registry.USER
-        remedy = "pass override=True to replace it" if is_users else ""
+        remedy = "pass override=True to replace it" if is_users else f'name your package: "mypkg::{basename}"'
         raise RegistryError("define", f"{where} exists already", "a new name", remedy)
     if basename.startswith("_") or namespace.startswith("_"):
         raise RegistryError("define", f"the name '{name}' begins with an underscore", "another name")

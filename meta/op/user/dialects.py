@@ -23,6 +23,7 @@ from meta.errors import RegistryError, did_you_mean, install_hint
 from meta.op.dispatch import add_dialect, is_registered, remove_dialect
 from meta.op.function_dialect import FunctionDialect, Tensors, function_kernel
 from meta.op.implementation import Checker, Dialect, check_callable, check_plevel
+from meta.schema.annotations import explained
 
 TENSORS: tuple[str, ...] = get_args(Tensors)
 _SUBJECT = "register_dialect"
@@ -48,6 +49,7 @@ class UserDialect(FunctionDialect):
         super()._check_payload(op, payload)
 
 
+@explained
 def register_dialect(
     name: str,
     plevel: int,

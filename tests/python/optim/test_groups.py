@@ -272,7 +272,7 @@ def test_rates_in_traces() -> None:
     [
         (lambda x: optim.Adam(x, lr=0.1, learning_rate=0.1), r"\[Adam\] argument 'learning_rate' comes twice; exp"),
         (lambda x: optim.Adam(x, fused=True), r"\[Adam\] unknown argument 'fused'; .*; leave it out: compiled steps"),
-        (lambda x: optim.SGD(x, momentun=0.1), r"\[SGD\] unknown argument 'momentun'.*did you mean 'momentum'"),
+        (lambda x: optim.SGD(x, momentun=0.1), r"\[SGD\] unknown argument 'momentun'.*write momentum=0.1"),
         (lambda x: optim.OneCycleLR(optim.SGD(x), 0.1, 5, epochs=3), r"\[OneCycleLR\] unknown argument 'epochs'"),
     ],
 )  # fmt: skip
