@@ -189,7 +189,7 @@ class Tensor(Casts):
     def __rdivmod__(self, other: Self | Number) -> tuple[Self, Self]:
         return other // self, other % self
 
-    def hardshrink(self, lambd: float = 0.5, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def hardshrink(self, lambd: float = 0.5, *more: Any, **unknown: NoReturn) -> Self:
         """x where |x| exceeds `lambd`, else 0.
         lambd: Elements of at most this size give 0.
         """
@@ -197,19 +197,19 @@ class Tensor(Casts):
             meta.hardshrink(self, lambd, *more, **unknown)
         return meta.hardshrink(self, lambd)
 
-    def hardsigmoid(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def hardsigmoid(self, *more: Any, **unknown: NoReturn) -> Self:
         """min(max(x + 3, 0), 6) / 6."""
         if more or unknown:
             meta.hardsigmoid(self, *more, **unknown)
         return meta.hardsigmoid(self)
 
-    def hardswish(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def hardswish(self, *more: Any, **unknown: NoReturn) -> Self:
         """x * min(max(x + 3, 0), 6) / 6 (A. Howard et al., 2019)."""
         if more or unknown:
             meta.hardswish(self, *more, **unknown)
         return meta.hardswish(self)
 
-    def hardtanh(self, min: float = -1.0, max: float = 1.0, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def hardtanh(self, min: float = -1.0, max: float = 1.0, *more: Any, **unknown: NoReturn) -> Self:
         """min(max(x, `min`), `max`) in the dtype of x; NaN stays NaN. The gradient at the bounds is 0, and 1 for
         `clip`.
         min: Lower bound.
@@ -219,7 +219,7 @@ class Tensor(Casts):
             meta.hardtanh(self, min, max, *more, **unknown)
         return meta.hardtanh(self, min, max)
 
-    def logsigmoid(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def logsigmoid(self, *more: Any, **unknown: NoReturn) -> Self:
         """log(sigmoid(x)), computed without overflow.
         Aliases: log_sigmoid.
         """
@@ -229,19 +229,19 @@ class Tensor(Casts):
 
     log_sigmoid = logsigmoid
 
-    def mish(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def mish(self, *more: Any, **unknown: NoReturn) -> Self:
         """x * tanh(log(1 + exp(x))) (D. Misra, 2019)."""
         if more or unknown:
             meta.mish(self, *more, **unknown)
         return meta.mish(self)
 
-    def selu(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def selu(self, *more: Any, **unknown: NoReturn) -> Self:
         """ELU with the alpha 1.6733 and the scale 1.0507 that keep mean 0 and variance 1 (G. Klambauer et al., 2017)."""
         if more or unknown:
             meta.selu(self, *more, **unknown)
         return meta.selu(self)
 
-    def softshrink(self, lambd: float = 0.5, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def softshrink(self, lambd: float = 0.5, *more: Any, **unknown: NoReturn) -> Self:
         """x - `lambd` above it, x + `lambd` below -`lambd`, else 0; NaN stays NaN.
         lambd: Elements of at most this size give 0.
         """
@@ -249,13 +249,13 @@ class Tensor(Casts):
             meta.softshrink(self, lambd, *more, **unknown)
         return meta.softshrink(self, lambd)
 
-    def softsign(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def softsign(self, *more: Any, **unknown: NoReturn) -> Self:
         """x / (1 + |x|). Integers and booleans give float32."""
         if more or unknown:
             meta.softsign(self, *more, **unknown)
         return meta.softsign(self)
 
-    def tanhshrink(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def tanhshrink(self, *more: Any, **unknown: NoReturn) -> Self:
         """x - tanh(x), accurate near 0. Integers and booleans give float32."""
         if more or unknown:
             meta.tanhshrink(self, *more, **unknown)
@@ -271,7 +271,7 @@ class Tensor(Casts):
         return self._in_place(meta.add, other)
 
     @bound_by_schema
-    def add(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def add(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """x1 + x2.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
@@ -281,8 +281,7 @@ class Tensor(Casts):
 
     @bound_by_schema
     def addcdiv(
-        self, x1: Self | Number | Dim, x2: Self | Number | Dim, value: float = 1.0, *more: NoReturn,
-        **unknown: NoReturn,
+        self, x1: Self | Number | Dim, x2: Self | Number | Dim, value: float = 1.0, *more: Any, **unknown: NoReturn,
     ) -> Self:
         """x + value * x1 / x2.
         x1: Dividend: a tensor or a number; shapes broadcast, dtypes promote.
@@ -295,8 +294,7 @@ class Tensor(Casts):
 
     @bound_by_schema
     def addcmul(
-        self, x1: Self | Number | Dim, x2: Self | Number | Dim, value: float = 1.0, *more: NoReturn,
-        **unknown: NoReturn,
+        self, x1: Self | Number | Dim, x2: Self | Number | Dim, value: float = 1.0, *more: Any, **unknown: NoReturn,
     ) -> Self:
         """x + value * x1 * x2.
         x1: First factor: a tensor or a number; shapes broadcast, dtypes promote.
@@ -308,7 +306,7 @@ class Tensor(Casts):
         return meta.addcmul(self, x1, x2, value)
 
     @bound_by_schema
-    def atan2(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def atan2(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """The angle in radians of the point (x2, x1), in [-pi, pi]. Integers and booleans give float32.
         Aliases: arctan2.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -329,7 +327,7 @@ class Tensor(Casts):
         return self._in_place(meta.bitwise_and, other)
 
     @bound_by_schema
-    def bitwise_and(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def bitwise_and(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """Bitwise and of integers or booleans.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
@@ -347,7 +345,7 @@ class Tensor(Casts):
         return self._in_place(meta.bitwise_or, other)
 
     @bound_by_schema
-    def bitwise_or(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def bitwise_or(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """Bitwise or of integers or booleans.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
@@ -365,7 +363,7 @@ class Tensor(Casts):
         return self._in_place(meta.bitwise_xor, other)
 
     @bound_by_schema
-    def bitwise_xor(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def bitwise_xor(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """Bitwise exclusive or of integers or booleans.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
@@ -374,7 +372,7 @@ class Tensor(Casts):
         return meta.bitwise_xor(self, x2)
 
     @bound_by_schema
-    def copysign(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def copysign(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """|x1| with the sign of x2, also for -0.0. Integers and booleans give float32.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
@@ -392,7 +390,7 @@ class Tensor(Casts):
         return self._in_place(meta.divide, other)
 
     @bound_by_schema
-    def divide(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def divide(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """x1 / x2. Integers and booleans give float32.
         Aliases: div, true_divide.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -409,7 +407,7 @@ class Tensor(Casts):
         return meta.equal(self, other)
 
     @bound_by_schema
-    def equal(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def equal(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """x1 == x2; false for NaN.
         Aliases: eq.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -430,7 +428,7 @@ class Tensor(Casts):
         return self._in_place(meta.floor_divide, other)
 
     @bound_by_schema
-    def floor_divide(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def floor_divide(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """The greatest integer not above x1 / x2. Integers divided by 0 give 0.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
@@ -439,7 +437,7 @@ class Tensor(Casts):
         return meta.floor_divide(self, x2)
 
     @bound_by_schema
-    def fmax(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def fmax(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """The larger operand; the other one where one is NaN.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
@@ -448,7 +446,7 @@ class Tensor(Casts):
         return meta.fmax(self, x2)
 
     @bound_by_schema
-    def fmin(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def fmin(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """The smaller operand; the other one where one is NaN.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
@@ -457,7 +455,7 @@ class Tensor(Casts):
         return meta.fmin(self, x2)
 
     @bound_by_schema
-    def gcd(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def gcd(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """The greatest common divisor, at least 0; |x1| where x2 is 0.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
@@ -469,7 +467,7 @@ class Tensor(Casts):
         return meta.greater(self, other)
 
     @bound_by_schema
-    def greater(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def greater(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """x1 > x2; false for NaN.
         Aliases: gt.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -484,7 +482,7 @@ class Tensor(Casts):
         return meta.greater_equal(self, other)
 
     @bound_by_schema
-    def greater_equal(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def greater_equal(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """x1 >= x2; false for NaN.
         Aliases: ge.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -496,7 +494,7 @@ class Tensor(Casts):
     ge = greater_equal
 
     @bound_by_schema
-    def heaviside(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def heaviside(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """0 where x1 is negative or NaN, 1 where it is positive, x2 where it is 0. The gradient of x1 is 0, the
         gradient of x2 is dy where x1 is 0; torch has none.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -506,7 +504,7 @@ class Tensor(Casts):
         return meta.heaviside(self, x2)
 
     @bound_by_schema
-    def hypot(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def hypot(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """sqrt(x1**2 + x2**2), without overflow. Integers and booleans give float32.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
@@ -515,7 +513,7 @@ class Tensor(Casts):
         return meta.hypot(self, x2)
 
     @bound_by_schema
-    def lcm(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def lcm(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """The least common multiple, at least 0; 0 where one is 0.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
@@ -533,7 +531,7 @@ class Tensor(Casts):
         return self._in_place(meta.left_shift, other)
 
     @bound_by_schema
-    def left_shift(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def left_shift(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """The bits of x1 shifted up by x2, filled with zeros; 0 where x2 is negative or at least the width.
         Aliases: bitwise_left_shift.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -545,9 +543,7 @@ class Tensor(Casts):
     bitwise_left_shift = left_shift
 
     @bound_by_schema
-    def lerp(
-        self, x2: Self | Number | Dim, weight: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn,
-    ) -> Self:
+    def lerp(self, x2: Self | Number | Dim, weight: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """x1 + weight * (x2 - x1), computed from the nearer end. Integers and booleans give float32.
         x2: Result for the weight 1: a tensor or a number; shapes broadcast, dtypes promote.
         weight: Weight of x2: a tensor or a number.
@@ -560,7 +556,7 @@ class Tensor(Casts):
         return meta.less(self, other)
 
     @bound_by_schema
-    def less(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def less(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """x1 < x2; false for NaN.
         Aliases: lt.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -575,7 +571,7 @@ class Tensor(Casts):
         return meta.less_equal(self, other)
 
     @bound_by_schema
-    def less_equal(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def less_equal(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """x1 <= x2; false for NaN.
         Aliases: le.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -587,7 +583,7 @@ class Tensor(Casts):
     le = less_equal
 
     @bound_by_schema
-    def logaddexp(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def logaddexp(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """log(exp(x1) + exp(x2)), without overflow. Integers and booleans give float32.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
@@ -596,7 +592,7 @@ class Tensor(Casts):
         return meta.logaddexp(self, x2)
 
     @bound_by_schema
-    def logaddexp2(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def logaddexp2(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """log2(2**x1 + 2**x2), without overflow. Integers and booleans give float32.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
@@ -605,7 +601,7 @@ class Tensor(Casts):
         return meta.logaddexp2(self, x2)
 
     @bound_by_schema
-    def logical_and(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def logical_and(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """Whether both are true.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
@@ -614,7 +610,7 @@ class Tensor(Casts):
         return meta.logical_and(self, x2)
 
     @bound_by_schema
-    def logical_or(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def logical_or(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """Whether at least one is true.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
@@ -623,7 +619,7 @@ class Tensor(Casts):
         return meta.logical_or(self, x2)
 
     @bound_by_schema
-    def logical_xor(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def logical_xor(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """Whether exactly one is true.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
@@ -632,7 +628,7 @@ class Tensor(Casts):
         return meta.logical_xor(self, x2)
 
     @bound_by_schema
-    def maximum(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def maximum(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """The larger operand; NaN where either is.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
@@ -641,7 +637,7 @@ class Tensor(Casts):
         return meta.maximum(self, x2)
 
     @bound_by_schema
-    def minimum(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def minimum(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """The smaller operand; NaN where either is.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
@@ -659,7 +655,7 @@ class Tensor(Casts):
         return self._in_place(meta.mod, other)
 
     @bound_by_schema
-    def mod(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def mod(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """x1 - x2 * floor(x1 / x2), with the sign of x2. Integers modulo 0 give 0.
         Aliases: remainder.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -680,7 +676,7 @@ class Tensor(Casts):
         return self._in_place(meta.multiply, other)
 
     @bound_by_schema
-    def multiply(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def multiply(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """x1 * x2.
         Aliases: mul.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -692,7 +688,7 @@ class Tensor(Casts):
     mul = multiply
 
     @bound_by_schema
-    def nextafter(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def nextafter(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """The number of the dtype next to x1 in the direction of x2.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
@@ -704,7 +700,7 @@ class Tensor(Casts):
         return meta.not_equal(self, other)
 
     @bound_by_schema
-    def not_equal(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def not_equal(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """x1 != x2; true for NaN.
         Aliases: ne.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -725,7 +721,7 @@ class Tensor(Casts):
         return self._in_place(meta.power, other)
 
     @bound_by_schema
-    def power(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def power(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """x1 ** x2; x ** 0 is 1; NaN where x1 is negative and finite and x2 is not an integer; (-inf) ** 0.5 is inf
         and (-0.0) ** 0.5 is 0.0, as in C and by torch with a tensor as exponent (with the number 0.5, torch gives
         NaN and -0.0). Integers to negative powers are truncated: 1 and -1 give 1 or -1, all others 0.
@@ -748,7 +744,7 @@ class Tensor(Casts):
         return self._in_place(meta.right_shift, other)
 
     @bound_by_schema
-    def right_shift(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def right_shift(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """The bits of x1 shifted down by x2, filled with the sign bit; a negative or too large x2 counts as the width
         less one.
         Aliases: bitwise_right_shift.
@@ -770,7 +766,7 @@ class Tensor(Casts):
         return self._in_place(meta.subtract, other)
 
     @bound_by_schema
-    def subtract(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def subtract(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """x1 - x2.
         Aliases: sub.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -782,7 +778,7 @@ class Tensor(Casts):
     sub = subtract
 
     @bound_by_schema
-    def xlog1py(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def xlog1py(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """x1 * log(1 + x2); 0 where x1 is 0, unless x2 is NaN. Integers and booleans give float32.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
@@ -791,7 +787,7 @@ class Tensor(Casts):
         return meta.xlog1py(self, x2)
 
     @bound_by_schema
-    def xlogy(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def xlogy(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """x1 * log(x2); 0 where x1 is 0, unless x2 is NaN. Integers and booleans give float32.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
@@ -799,7 +795,7 @@ class Tensor(Casts):
             meta.xlogy(self, x2, *more, **unknown)
         return meta.xlogy(self, x2)
 
-    def angle(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def angle(self, *more: Any, **unknown: NoReturn) -> Self:
         """The angle of a complex number in radians, in [-pi, pi]; of a real one 0, pi below zero and NaN for NaN.
         Integers and booleans give float32, complex numbers the dtype of their parts.
         """
@@ -807,7 +803,7 @@ class Tensor(Casts):
             meta.angle(self, *more, **unknown)
         return meta.angle(self)
 
-    def conj(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def conj(self, *more: Any, **unknown: NoReturn) -> Self:
         """The complex conjugate: the imaginary part has the other sign. Real numbers stay as they are.
         Aliases: conjugate.
         """
@@ -817,13 +813,13 @@ class Tensor(Casts):
 
     conjugate = conj
 
-    def sgn(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def sgn(self, *more: Any, **unknown: NoReturn) -> Self:
         """x / abs(x), 0 at 0; of real numbers the sign, 0 for NaN."""
         if more or unknown:
             meta.sgn(self, *more, **unknown)
         return meta.sgn(self)
 
-    def digamma(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def digamma(self, *more: Any, **unknown: NoReturn) -> Self:
         """The derivative of lgamma; NaN at negative integers. Integers and booleans give float32.
         Aliases: psi.
         """
@@ -834,7 +830,7 @@ class Tensor(Casts):
     psi = digamma
 
     @bound_by_schema
-    def igamma(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def igamma(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """The regularized lower incomplete gamma function P(x1, x2): the integral of t**(x1 - 1) exp(-t) from 0 to
         x2, divided by Gamma(x1); NaN for negative operands. Integers and booleans give float32.
         Aliases: gammainc.
@@ -847,7 +843,7 @@ class Tensor(Casts):
     gammainc = igamma
 
     @bound_by_schema
-    def igammac(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def igammac(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """1 - igamma(x1, x2), accurate where that is close to 0. Integers and booleans give float32.
         Aliases: gammaincc.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -858,7 +854,7 @@ class Tensor(Casts):
 
     gammaincc = igammac
 
-    def lgamma(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def lgamma(self, *more: Any, **unknown: NoReturn) -> Self:
         """log(|Gamma(x)|); inf at 0 and negative integers. Integers and booleans give float32.
         Aliases: gammaln.
         """
@@ -869,7 +865,7 @@ class Tensor(Casts):
     gammaln = lgamma
 
     @bound_by_schema
-    def zeta(self, x2: Self | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def zeta(self, x2: Self | Number | Dim, *more: Any, **unknown: NoReturn) -> Self:
         """The Hurwitz zeta function: the sum of (x2 + k)**-x1 over k >= 0. inf at x1 = 1 and where x2 is 0 or a
         negative integer, NaN for x1 < 1, and for other negative x2 unless x1 is an integer. Integers and booleans
         give float32.
@@ -879,7 +875,7 @@ class Tensor(Casts):
             meta.zeta(self, x2, *more, **unknown)
         return meta.zeta(self, x2)
 
-    def argwhere(self, size: int | Sequence[Dim] | None = None, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def argwhere(self, size: int | Sequence[Dim] | None = None, *more: Any, **unknown: NoReturn) -> Self:
         """The positions of the elements that are not 0, in order: int64, (count, rank). Without a size the shape
         depends on values, and is found out when the call runs.
         size: Number of rows of the result; surplus rows are -1. None for one row per nonzero element.
@@ -889,7 +885,7 @@ class Tensor(Casts):
         return meta.argwhere(self, size)
 
     @bound_by_schema
-    def gather(self, axis: int, indices: Self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def gather(self, axis: int, indices: Self, *more: Any, **unknown: NoReturn) -> Self:
         """For each element of `indices`, the element of x at that position along `axis`, as torch.gather does.
         result[i][j] = x[i][indices[i][j]] for axis 1 and rank 2. Along the other axes `indices` may be smaller
         than x.
@@ -901,7 +897,7 @@ class Tensor(Casts):
         return meta.gather(self, axis, indices)
 
     @bound_by_schema
-    def index_select(self, axis: int, indices: Self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def index_select(self, axis: int, indices: Self, *more: Any, **unknown: NoReturn) -> Self:
         """The slices of x at the given positions of an axis.
         axis: The axis to index.
         indices: Positions, of an integer dtype.
@@ -911,7 +907,7 @@ class Tensor(Casts):
         return meta.index_select(self, axis, indices)
 
     @bound_by_schema
-    def scatter_add(self, axis: int, indices: Self, src: Self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def scatter_add(self, axis: int, indices: Self, src: Self, *more: Any, **unknown: NoReturn) -> Self:
         """x with each element of src added at its position along `axis`, given by `indices`, as torch.scatter_add
         does.
         axis: The axis to index.
@@ -925,7 +921,7 @@ class Tensor(Casts):
     @bound_by_schema
     def scatter_elements(
         self, axis: int, indices: Self, src: Self,
-        reduction: Literal['update', 'add', 'mul', 'min', 'max'] = 'update', *more: NoReturn, **unknown: NoReturn,
+        reduction: Literal['update', 'add', 'mul', 'min', 'max'] = 'update', *more: Any, **unknown: NoReturn,
     ) -> Self:
         """x with each element of src written at its position along `axis`, given by `indices`, in order.
         y[i][indices[i][j]] = src[i][j] for axis 1, rank 2 and reduction "update"; other reductions combine it with
@@ -941,8 +937,8 @@ class Tensor(Casts):
 
     @bound_by_schema
     def strided_slice(
-        self, begin: int | Sequence[Dim], end: int | Sequence[Dim], strides: int | Sequence[Dim] = (),
-        *more: NoReturn, **unknown: NoReturn,
+        self, begin: int | Sequence[Dim], end: int | Sequence[Dim], strides: int | Sequence[Dim] = (), *more: Any,
+        **unknown: NoReturn,
     ) -> Self:
         """x[begin:end:strides] with NumPy's rules for negative and excessive bounds; trailing axes are kept whole.
         begin: First index of each axis; negative ones count from the end.
@@ -955,8 +951,8 @@ class Tensor(Casts):
 
     @bound_by_schema
     def take(
-        self, indices: Self, axis: int | None = None, mode: Literal['raise', 'clip', 'wrap'] = 'raise',
-        *more: NoReturn, **unknown: NoReturn,
+        self, indices: Self, axis: int | None = None, mode: Literal['raise', 'clip', 'wrap'] = 'raise', *more: Any,
+        **unknown: NoReturn,
     ) -> Self:
         """The elements (axis None) or slices of x at the given positions of an axis, as numpy.take does. The axis is
         replaced by the axes of `indices`. With mode "raise", negative positions count from the end and others
@@ -972,7 +968,7 @@ class Tensor(Casts):
 
     @bound_by_schema
     def one_hot(
-        self, depth: int, dtype: DTypeLike = 'float32', axis: int = -1, *more: NoReturn, **unknown: NoReturn,
+        self, depth: int, dtype: DTypeLike = 'float32', axis: int = -1, *more: Any, **unknown: NoReturn,
     ) -> Self:
         """For each index a vector of zeros with a one at that position, along a new axis.
         depth: Size of the new axis.
@@ -991,7 +987,7 @@ class Tensor(Casts):
 
     @bound_by_schema
     def matmul(
-        self, x2: Self, transpose_a: bool = False, transpose_b: bool = False, *more: NoReturn, **unknown: NoReturn,
+        self, x2: Self, transpose_a: bool = False, transpose_b: bool = False, *more: Any, **unknown: NoReturn,
     ) -> Self:
         """Matrix product over the last two axes; leading axes broadcast. A 1-D operand is a row (on the left) or a
         column (on the right), and that axis is absent from the result, as with numpy.matmul. Half-precision
@@ -1004,7 +1000,7 @@ class Tensor(Casts):
             meta.matmul(self, x2, transpose_a, transpose_b, *more, **unknown)
         return meta.matmul(self, x2, transpose_a, transpose_b)
 
-    def flip(self, axis: int | Sequence[Dim] | None = None, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def flip(self, axis: int | Sequence[Dim] | None = None, *more: Any, **unknown: NoReturn) -> Self:
         """The elements in reverse order along axes.
         axis: Axes to reverse; None for all of them.
         """
@@ -1015,7 +1011,7 @@ class Tensor(Casts):
     @bound_by_schema
     def pad(
         self, pad_width: Sequence[int] | Sequence[Sequence[int]], pad_value: float = 0.0,
-        mode: Literal['constant', 'edge', 'reflect', 'symmetric', 'wrap'] = 'constant', *more: NoReturn,
+        mode: Literal['constant', 'edge', 'reflect', 'symmetric', 'wrap'] = 'constant', *more: Any,
         **unknown: NoReturn,
     ) -> Self:
         """The tensor padded with one value or with copies of its elements, as numpy.pad does. For "reflect" widths
@@ -1032,7 +1028,7 @@ class Tensor(Casts):
         return meta.pad(self, pad_width, pad_value, mode)
 
     @bound_by_schema
-    def repeat(self, repeats: int, axis: int | None = None, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def repeat(self, repeats: int, axis: int | None = None, *more: Any, **unknown: NoReturn) -> Self:
         """Each element repeated in sequence along an axis, as numpy.repeat does.
         repeats: Number of copies of each element.
         axis: Axis to repeat along; None for the flattened input.
@@ -1042,9 +1038,7 @@ class Tensor(Casts):
         return meta.repeat(self, repeats, axis)
 
     @bound_by_schema
-    def roll(
-        self, shift: int | Sequence[Dim], axis: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn,
-    ) -> Self:
+    def roll(self, shift: int | Sequence[Dim], axis: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> Self:
         """The elements shifted along axes; those shifted past one end reappear at the other.
         shift: Number of positions by which elements move towards the end of each axis, cyclically.
         axis: The axis of each shift; distinct.
@@ -1054,7 +1048,7 @@ class Tensor(Casts):
         return meta.roll(self, shift, axis)
 
     @bound_by_schema
-    def tile(self, reps: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> Self:
+    def tile(self, reps: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> Self:
         """The whole tensor repeated along each axis, as numpy.tile does.
         reps: Number of copies of x along each axis; aligned with the last axes of x.
         """
@@ -1062,7 +1056,7 @@ class Tensor(Casts):
             meta.tile(self, reps, *more, **unknown)
         return meta.tile(self, reps)
 
-    def tril(self, k: int = 0, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def tril(self, k: int = 0, *more: Any, **unknown: NoReturn) -> Self:
         """The lower triangles of matrices: elements above diagonal k become zero.
         k: Index of the diagonal: 0 for the main one, positive above it.
         """
@@ -1070,7 +1064,7 @@ class Tensor(Casts):
             meta.tril(self, k, *more, **unknown)
         return meta.tril(self, k)
 
-    def triu(self, k: int = 0, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def triu(self, k: int = 0, *more: Any, **unknown: NoReturn) -> Self:
         """The upper triangles of matrices: elements below diagonal k become zero.
         k: Index of the diagonal: 0 for the main one, positive above it.
         """
@@ -1078,7 +1072,7 @@ class Tensor(Casts):
             meta.triu(self, k, *more, **unknown)
         return meta.triu(self, k)
 
-    def log_softmax(self, axis: int = -1, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def log_softmax(self, axis: int = -1, *more: Any, **unknown: NoReturn) -> Self:
         """x - log(sum(exp(x))) along an axis: the logarithm of softmax, computed without overflow.
         axis: Axis along which the result sums to one.
         """
@@ -1086,7 +1080,7 @@ class Tensor(Casts):
             meta.log_softmax(self, axis, *more, **unknown)
         return meta.log_softmax(self, axis)
 
-    def softmax(self, axis: int = -1, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def softmax(self, axis: int = -1, *more: Any, **unknown: NoReturn) -> Self:
         """exp(x) / sum(exp(x)) along an axis, computed without overflow.
         axis: Axis along which the result sums to one.
         """
@@ -1095,7 +1089,7 @@ class Tensor(Casts):
         return meta.softmax(self, axis)
 
     def all(
-        self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
+        self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: Any, **unknown: NoReturn,
     ) -> Self:
         """Whether all elements are true (not 0).
         axis: Axis or axes to reduce; None for all of them.
@@ -1106,7 +1100,7 @@ class Tensor(Casts):
         return meta.all(self, axis, keepdims)
 
     def any(
-        self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
+        self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: Any, **unknown: NoReturn,
     ) -> Self:
         """Whether any element is true (not 0).
         axis: Axis or axes to reduce; None for all of them.
@@ -1116,7 +1110,7 @@ class Tensor(Casts):
             meta.any(self, axis, keepdims, *more, **unknown)
         return meta.any(self, axis, keepdims)
 
-    def argmax(self, axis: int | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def argmax(self, axis: int | None = None, keepdims: bool = False, *more: Any, **unknown: NoReturn) -> Self:
         """The position of the largest element as int64: the first of equal elements, or the first NaN. Without an
         axis, the position in row-major order.
         axis: Axis to search; None for the flattened input.
@@ -1126,7 +1120,7 @@ class Tensor(Casts):
             meta.argmax(self, axis, keepdims, *more, **unknown)
         return meta.argmax(self, axis, keepdims)
 
-    def argmin(self, axis: int | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def argmin(self, axis: int | None = None, keepdims: bool = False, *more: Any, **unknown: NoReturn) -> Self:
         """The position of the smallest element as int64: the first of equal elements, or the first NaN. Without an
         axis, the position in row-major order.
         axis: Axis to search; None for the flattened input.
@@ -1137,7 +1131,7 @@ class Tensor(Casts):
         return meta.argmin(self, axis, keepdims)
 
     @bound_by_schema
-    def cummax(self, axis: int, *more: NoReturn, **unknown: NoReturn) -> tuple[Self, Self]:
+    def cummax(self, axis: int, *more: Any, **unknown: NoReturn) -> tuple[Self, Self]:
         """The largest element up to each along an axis, and its position as int64: the last of equal ones. NaN wins.
         axis: Axis to scan.
         """
@@ -1146,7 +1140,7 @@ class Tensor(Casts):
         return meta.cummax(self, axis)
 
     @bound_by_schema
-    def cummin(self, axis: int, *more: NoReturn, **unknown: NoReturn) -> tuple[Self, Self]:
+    def cummin(self, axis: int, *more: Any, **unknown: NoReturn) -> tuple[Self, Self]:
         """The smallest element up to each along an axis, and its position as int64: the last of equal ones. NaN wins.
         axis: Axis to scan.
         """
@@ -1156,7 +1150,7 @@ class Tensor(Casts):
 
     @bound_by_schema
     def cumprod(
-        self, axis: int, exclusive: bool = False, reverse: bool = False, *more: NoReturn, **unknown: NoReturn,
+        self, axis: int, exclusive: bool = False, reverse: bool = False, *more: Any, **unknown: NoReturn,
     ) -> Self:
         """Cumulative products along an axis. Integers and booleans give int64.
         axis: Axis to scan.
@@ -1169,7 +1163,7 @@ class Tensor(Casts):
 
     @bound_by_schema
     def cumsum(
-        self, axis: int, exclusive: bool = False, reverse: bool = False, *more: NoReturn, **unknown: NoReturn,
+        self, axis: int, exclusive: bool = False, reverse: bool = False, *more: Any, **unknown: NoReturn,
     ) -> Self:
         """Cumulative sums along an axis. Integers and booleans give int64.
         axis: Axis to scan.
@@ -1182,7 +1176,7 @@ class Tensor(Casts):
 
     @bound_by_schema
     def logcumsumexp(
-        self, axis: int, exclusive: bool = False, reverse: bool = False, *more: NoReturn, **unknown: NoReturn,
+        self, axis: int, exclusive: bool = False, reverse: bool = False, *more: Any, **unknown: NoReturn,
     ) -> Self:
         """log(cumsum(exp(x))) along an axis, computed without overflow. Integers and booleans give float32.
         axis: Axis to scan.
@@ -1194,7 +1188,7 @@ class Tensor(Casts):
         return meta.logcumsumexp(self, axis, exclusive, reverse)
 
     def logsumexp(
-        self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
+        self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: Any, **unknown: NoReturn,
     ) -> Self:
         """log(sum(exp(x))), computed without overflow; -inf for no elements. Integers and booleans give float32.
         axis: Axis or axes to reduce; None for all of them.
@@ -1205,7 +1199,7 @@ class Tensor(Casts):
         return meta.logsumexp(self, axis, keepdims)
 
     def max(
-        self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
+        self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: Any, **unknown: NoReturn,
     ) -> Self:
         """The largest element; NaN if any is NaN. Equal extrema share the gradient.
         Aliases: amax.
@@ -1219,7 +1213,7 @@ class Tensor(Casts):
     amax = max
 
     def mean(
-        self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
+        self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: Any, **unknown: NoReturn,
     ) -> Self:
         """The arithmetic mean; NaN for no elements. Integers and booleans give float32.
         axis: Axis or axes to reduce; None for all of them.
@@ -1230,7 +1224,7 @@ class Tensor(Casts):
         return meta.mean(self, axis, keepdims)
 
     def min(
-        self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
+        self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: Any, **unknown: NoReturn,
     ) -> Self:
         """The smallest element; NaN if any is NaN. Equal extrema share the gradient.
         Aliases: amin.
@@ -1244,7 +1238,7 @@ class Tensor(Casts):
     amin = min
 
     def prod(
-        self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
+        self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: Any, **unknown: NoReturn,
     ) -> Self:
         """The product; 1 for no elements. Integers and booleans give int64.
         axis: Axis or axes to reduce; None for all of them.
@@ -1255,7 +1249,7 @@ class Tensor(Casts):
         return meta.prod(self, axis, keepdims)
 
     def std(
-        self, axis: int | Sequence[Dim] | None = None, correction: float = 1, keepdims: bool = False, *more: NoReturn,
+        self, axis: int | Sequence[Dim] | None = None, correction: float = 1, keepdims: bool = False, *more: Any,
         **unknown: NoReturn,
     ) -> Self:
         """The standard deviation: the square root of `var`. Integers and booleans give float32, complex numbers the
@@ -1269,7 +1263,7 @@ class Tensor(Casts):
         return meta.std(self, axis, correction, keepdims)
 
     def sum(
-        self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
+        self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: Any, **unknown: NoReturn,
     ) -> Self:
         """The sum; 0 for no elements. Integers and booleans give int64.
         axis: Axis or axes to reduce; None for all of them.
@@ -1280,7 +1274,7 @@ class Tensor(Casts):
         return meta.sum(self, axis, keepdims)
 
     def var(
-        self, axis: int | Sequence[Dim] | None = None, correction: float = 1, keepdims: bool = False, *more: NoReturn,
+        self, axis: int | Sequence[Dim] | None = None, correction: float = 1, keepdims: bool = False, *more: Any,
         **unknown: NoReturn,
     ) -> Self:
         """The sum of squared distances from the mean divided by the number of elements less `correction`; NaN if that
@@ -1293,7 +1287,7 @@ class Tensor(Casts):
             meta.var(self, axis, correction, keepdims, *more, **unknown)
         return meta.var(self, axis, correction, keepdims)
 
-    def argsort(self, axis: int = -1, descending: bool = False, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def argsort(self, axis: int = -1, descending: bool = False, *more: Any, **unknown: NoReturn) -> Self:
         """The positions, as int64, that sort the elements along an axis. Equal elements keep their order; NaN counts
         as larger than every number.
         axis: Axis to sort along.
@@ -1303,7 +1297,7 @@ class Tensor(Casts):
             meta.argsort(self, axis, descending, *more, **unknown)
         return meta.argsort(self, axis, descending)
 
-    def sort(self, axis: int = -1, descending: bool = False, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def sort(self, axis: int = -1, descending: bool = False, *more: Any, **unknown: NoReturn) -> Self:
         """The elements sorted along an axis. NaN counts as larger than every number.
         axis: Axis to sort along.
         descending: Sort from the largest to the smallest.
@@ -1314,7 +1308,7 @@ class Tensor(Casts):
 
     @bound_by_schema
     def topk(
-        self, k: int, axis: int = -1, largest: bool = True, *more: NoReturn, **unknown: NoReturn,
+        self, k: int, axis: int = -1, largest: bool = True, *more: Any, **unknown: NoReturn,
     ) -> tuple[Self, Self]:
         """The k largest (or smallest) elements along an axis, sorted, and their positions as int64. Equal elements
         keep their order; NaN counts as larger than every number.
@@ -1326,61 +1320,61 @@ class Tensor(Casts):
             meta.topk(self, k, axis, largest, *more, **unknown)
         return meta.topk(self, k, axis, largest)
 
-    def entr(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def entr(self, *more: Any, **unknown: NoReturn) -> Self:
         """-x * log(x); 0 at 0, -inf below. Integers and booleans give float32."""
         if more or unknown:
             meta.entr(self, *more, **unknown)
         return meta.entr(self)
 
-    def erfcx(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def erfcx(self, *more: Any, **unknown: NoReturn) -> Self:
         """exp(x**2) * erfc(x), without underflow. Integers and booleans give float32."""
         if more or unknown:
             meta.erfcx(self, *more, **unknown)
         return meta.erfcx(self)
 
-    def erfinv(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def erfinv(self, *more: Any, **unknown: NoReturn) -> Self:
         """The inverse of erf; NaN outside of [-1, 1]. Integers and booleans give float32."""
         if more or unknown:
             meta.erfinv(self, *more, **unknown)
         return meta.erfinv(self)
 
-    def i0(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def i0(self, *more: Any, **unknown: NoReturn) -> Self:
         """The modified Bessel function of the first kind of order 0. Integers and booleans give float32."""
         if more or unknown:
             meta.i0(self, *more, **unknown)
         return meta.i0(self)
 
-    def i0e(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def i0e(self, *more: Any, **unknown: NoReturn) -> Self:
         """exp(-|x|) * i0(x), without overflow. Integers and booleans give float32."""
         if more or unknown:
             meta.i0e(self, *more, **unknown)
         return meta.i0e(self)
 
-    def i1(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def i1(self, *more: Any, **unknown: NoReturn) -> Self:
         """The modified Bessel function of the first kind of order 1. Integers and booleans give float32."""
         if more or unknown:
             meta.i1(self, *more, **unknown)
         return meta.i1(self)
 
-    def i1e(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def i1e(self, *more: Any, **unknown: NoReturn) -> Self:
         """exp(-|x|) * i1(x), without overflow. Integers and booleans give float32."""
         if more or unknown:
             meta.i1e(self, *more, **unknown)
         return meta.i1e(self)
 
-    def log_ndtr(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def log_ndtr(self, *more: Any, **unknown: NoReturn) -> Self:
         """log(ndtr(x)), without underflow. Integers and booleans give float32."""
         if more or unknown:
             meta.log_ndtr(self, *more, **unknown)
         return meta.log_ndtr(self)
 
-    def ndtr(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def ndtr(self, *more: Any, **unknown: NoReturn) -> Self:
         """The distribution function of the standard normal distribution. Integers and booleans give float32."""
         if more or unknown:
             meta.ndtr(self, *more, **unknown)
         return meta.ndtr(self)
 
-    def ndtri(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def ndtri(self, *more: Any, **unknown: NoReturn) -> Self:
         """The inverse of ndtr; NaN outside of [0, 1]. Integers and booleans give float32."""
         if more or unknown:
             meta.ndtri(self, *more, **unknown)
@@ -1396,7 +1390,7 @@ class Tensor(Casts):
         return mark_part(meta.broadcast_to(self, _ints(shape, more)), self)
 
     @bound_by_schema
-    def cast(self, dtype: DTypeLike, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def cast(self, dtype: DTypeLike, *more: Any, **unknown: NoReturn) -> Self:
         """The same values in another dtype; floats are truncated towards zero when cast to integers.
         Aliases: astype.
         dtype: Dtype of the result.
@@ -1408,7 +1402,7 @@ class Tensor(Casts):
     astype = cast
 
     @bound_by_schema
-    def device_copy(self, device: DeviceLike, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def device_copy(self, device: DeviceLike, *more: Any, **unknown: NoReturn) -> Self:
         """The tensor on another device.
         device: Device of the result.
         """
@@ -1417,7 +1411,7 @@ class Tensor(Casts):
         return meta.device_copy(self, device)
 
     @bound_by_schema
-    def expand_dims(self, axis: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> Self:
+    def expand_dims(self, axis: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> Self:
         """The same elements with new axes of size 1.
         Aliases: unsqueeze.
         axis: Positions of the new axes of size 1 in the result; distinct.
@@ -1430,7 +1424,7 @@ class Tensor(Casts):
 
     @bound_by_schema
     def moveaxis(
-        self, source: int | Sequence[Dim], destination: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn,
+        self, source: int | Sequence[Dim], destination: int | Sequence[Dim], *more: Any, **unknown: NoReturn,
     ) -> Self:
         """Axes moved to other positions; the others keep their order.
         Aliases: movedim.
@@ -1457,7 +1451,7 @@ class Tensor(Casts):
 
     @bound_by_schema
     def split(
-        self, indices_or_sections: int | Sequence[int], axis: int = 0, *more: NoReturn, **unknown: NoReturn,
+        self, indices_or_sections: int | Sequence[int], axis: int = 0, *more: Any, **unknown: NoReturn,
     ) -> tuple[Self, ...]:
         """Split a tensor along an axis into equal sections, or at positions 0 <= i <= size in ascending order.
         Returns a tuple with one tensor per section, or one more tensor than positions.
@@ -1468,7 +1462,7 @@ class Tensor(Casts):
             meta.split(self, indices_or_sections, axis, *more, **unknown)
         return tuple([mark_part(part, self) for part in meta.split(self, indices_or_sections, axis)])
 
-    def squeeze(self, axis: int | Sequence[Dim] | None = None, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def squeeze(self, axis: int | Sequence[Dim] | None = None, *more: Any, **unknown: NoReturn) -> Self:
         """The same elements without axes of size 1.
         axis: Axes of size 1 to remove; None for all of them.
         """
@@ -1476,14 +1470,14 @@ class Tensor(Casts):
             meta.squeeze(self, axis, *more, **unknown)
         return meta.squeeze(self, axis)
 
-    def stop_gradient(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def stop_gradient(self, *more: Any, **unknown: NoReturn) -> Self:
         """The tensor itself, without a gradient."""
         if more or unknown:
             meta.stop_gradient(self, *more, **unknown)
         return meta.stop_gradient(self)
 
     @bound_by_schema
-    def swap_axis(self, axis1: int, axis2: int, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def swap_axis(self, axis1: int, axis2: int, *more: Any, **unknown: NoReturn) -> Self:
         """Two axes exchanged.
         Aliases: swapaxes.
         axis1: First axis.
@@ -1509,7 +1503,7 @@ class Tensor(Casts):
     def __abs__(self) -> Self:
         return meta.abs(self)
 
-    def abs(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def abs(self, *more: Any, **unknown: NoReturn) -> Self:
         """Absolute value, for complex numbers sqrt(re**2 + im**2). Complex numbers give the dtype of their parts.
         Aliases: absolute.
         """
@@ -1519,7 +1513,7 @@ class Tensor(Casts):
 
     absolute = abs
 
-    def acos(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def acos(self, *more: Any, **unknown: NoReturn) -> Self:
         """Inverse cosine, in [0, pi]; NaN outside of [-1, 1]. Integers and booleans give float32.
         Aliases: arccos.
         """
@@ -1529,7 +1523,7 @@ class Tensor(Casts):
 
     arccos = acos
 
-    def acosh(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def acosh(self, *more: Any, **unknown: NoReturn) -> Self:
         """Inverse hyperbolic cosine; NaN below 1. Integers and booleans give float32.
         Aliases: arccosh.
         """
@@ -1539,7 +1533,7 @@ class Tensor(Casts):
 
     arccosh = acosh
 
-    def asin(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def asin(self, *more: Any, **unknown: NoReturn) -> Self:
         """Inverse sine, in [-pi/2, pi/2]; NaN outside of [-1, 1]. Integers and booleans give float32.
         Aliases: arcsin.
         """
@@ -1549,7 +1543,7 @@ class Tensor(Casts):
 
     arcsin = asin
 
-    def asinh(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def asinh(self, *more: Any, **unknown: NoReturn) -> Self:
         """Inverse hyperbolic sine. Integers and booleans give float32.
         Aliases: arcsinh.
         """
@@ -1559,7 +1553,7 @@ class Tensor(Casts):
 
     arcsinh = asinh
 
-    def atan(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def atan(self, *more: Any, **unknown: NoReturn) -> Self:
         """Inverse tangent, in [-pi/2, pi/2]. Integers and booleans give float32.
         Aliases: arctan.
         """
@@ -1569,7 +1563,7 @@ class Tensor(Casts):
 
     arctan = atan
 
-    def atanh(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def atanh(self, *more: Any, **unknown: NoReturn) -> Self:
         """Inverse hyperbolic tangent; NaN outside of [-1, 1]. Integers and booleans give float32.
         Aliases: arctanh.
         """
@@ -1582,7 +1576,7 @@ class Tensor(Casts):
     def __invert__(self) -> Self:
         return meta.bitwise_not(self)
 
-    def bitwise_not(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def bitwise_not(self, *more: Any, **unknown: NoReturn) -> Self:
         """Each bit of an integer inverted; the negation of a boolean.
         Aliases: invert.
         """
@@ -1592,13 +1586,13 @@ class Tensor(Casts):
 
     invert = bitwise_not
 
-    def ceil(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def ceil(self, *more: Any, **unknown: NoReturn) -> Self:
         """The least integer not below each element."""
         if more or unknown:
             meta.ceil(self, *more, **unknown)
         return meta.ceil(self)
 
-    def celu(self, alpha: float = 1.0, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def celu(self, alpha: float = 1.0, *more: Any, **unknown: NoReturn) -> Self:
         """x above 0, alpha * (exp(x / alpha) - 1) below (J. T. Barron, 2017).
         alpha: Minus the limit for x -> -inf.
         """
@@ -1606,7 +1600,7 @@ class Tensor(Casts):
             meta.celu(self, alpha, *more, **unknown)
         return meta.celu(self, alpha)
 
-    def clip(self, min: float | None = None, max: float | None = None, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def clip(self, min: float | None = None, max: float | None = None, *more: Any, **unknown: NoReturn) -> Self:
         """min(max(x, `min`), `max`); NaN stays NaN. The result has the dtype of x, or float32 for integers with a
         float bound.
         Aliases: clamp.
@@ -1622,7 +1616,7 @@ class Tensor(Casts):
     def __pos__(self) -> Self:
         return meta.copy(self)
 
-    def copy(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def copy(self, *more: Any, **unknown: NoReturn) -> Self:
         """The same values in new memory.
         Aliases: clone.
         """
@@ -1632,19 +1626,19 @@ class Tensor(Casts):
 
     clone = copy
 
-    def cos(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def cos(self, *more: Any, **unknown: NoReturn) -> Self:
         """Cosine of an angle in radians. Integers and booleans give float32."""
         if more or unknown:
             meta.cos(self, *more, **unknown)
         return meta.cos(self)
 
-    def cosh(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def cosh(self, *more: Any, **unknown: NoReturn) -> Self:
         """Hyperbolic cosine. Integers and booleans give float32."""
         if more or unknown:
             meta.cosh(self, *more, **unknown)
         return meta.cosh(self)
 
-    def deg2rad(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def deg2rad(self, *more: Any, **unknown: NoReturn) -> Self:
         """Degrees as radians, x * pi / 180. Integers and booleans give float32.
         Aliases: radians.
         """
@@ -1654,7 +1648,7 @@ class Tensor(Casts):
 
     radians = deg2rad
 
-    def elu(self, alpha: float = 1.0, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def elu(self, alpha: float = 1.0, *more: Any, **unknown: NoReturn) -> Self:
         """x above 0, alpha * (exp(x) - 1) below (D.-A. Clevert et al., 2015).
         alpha: Minus the limit for x -> -inf.
         """
@@ -1662,7 +1656,7 @@ class Tensor(Casts):
             meta.elu(self, alpha, *more, **unknown)
         return meta.elu(self, alpha)
 
-    def erf(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def erf(self, *more: Any, **unknown: NoReturn) -> Self:
         """The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x. Integers and booleans give
         float32.
         """
@@ -1670,43 +1664,43 @@ class Tensor(Casts):
             meta.erf(self, *more, **unknown)
         return meta.erf(self)
 
-    def erfc(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def erfc(self, *more: Any, **unknown: NoReturn) -> Self:
         """1 - erf(x), accurate where that is close to 0. Integers and booleans give float32."""
         if more or unknown:
             meta.erfc(self, *more, **unknown)
         return meta.erfc(self)
 
-    def exp(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def exp(self, *more: Any, **unknown: NoReturn) -> Self:
         """e raised to each element. Integers and booleans give float32."""
         if more or unknown:
             meta.exp(self, *more, **unknown)
         return meta.exp(self)
 
-    def exp2(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def exp2(self, *more: Any, **unknown: NoReturn) -> Self:
         """2 raised to each element. Integers and booleans give float32."""
         if more or unknown:
             meta.exp2(self, *more, **unknown)
         return meta.exp2(self)
 
-    def expm1(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def expm1(self, *more: Any, **unknown: NoReturn) -> Self:
         """exp(x) - 1, accurate near 0. Integers and booleans give float32."""
         if more or unknown:
             meta.expm1(self, *more, **unknown)
         return meta.expm1(self)
 
-    def floor(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def floor(self, *more: Any, **unknown: NoReturn) -> Self:
         """The greatest integer not above each element."""
         if more or unknown:
             meta.floor(self, *more, **unknown)
         return meta.floor(self)
 
-    def frac(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def frac(self, *more: Any, **unknown: NoReturn) -> Self:
         """x - trunc(x), with the sign of x."""
         if more or unknown:
             meta.frac(self, *more, **unknown)
         return meta.frac(self)
 
-    def frexp(self, *more: NoReturn, **unknown: NoReturn) -> tuple[Self, Self]:
+    def frexp(self, *more: Any, **unknown: NoReturn) -> tuple[Self, Self]:
         """x as mantissa * 2**exponent: a mantissa of the dtype of x with 1/2 <= |mantissa| < 1, and an int32
         exponent. 0, infinities and NaN are their own mantissa, with exponent 0.
         """
@@ -1714,7 +1708,7 @@ class Tensor(Casts):
             meta.frexp(self, *more, **unknown)
         return meta.frexp(self)
 
-    def gelu(self, approximate: Literal['none', 'tanh'] = 'none', *more: NoReturn, **unknown: NoReturn) -> Self:
+    def gelu(self, approximate: Literal['none', 'tanh'] = 'none', *more: Any, **unknown: NoReturn) -> Self:
         """x * Phi(x), Phi the normal distribution function; with approximate="tanh", x / 2 * (1 + tanh(sqrt(2 / pi) *
         (x + 0.044715 * x**3))) (D. Hendrycks and K. Gimpel, 2016).
         approximate: "none" for the exact form, "tanh" for the cheaper approximation.
@@ -1723,37 +1717,37 @@ class Tensor(Casts):
             meta.gelu(self, approximate, *more, **unknown)
         return meta.gelu(self, approximate)
 
-    def isfinite(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def isfinite(self, *more: Any, **unknown: NoReturn) -> Self:
         """Whether each element is neither infinite nor NaN."""
         if more or unknown:
             meta.isfinite(self, *more, **unknown)
         return meta.isfinite(self)
 
-    def isinf(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def isinf(self, *more: Any, **unknown: NoReturn) -> Self:
         """Whether each element is an infinity."""
         if more or unknown:
             meta.isinf(self, *more, **unknown)
         return meta.isinf(self)
 
-    def isnan(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def isnan(self, *more: Any, **unknown: NoReturn) -> Self:
         """Whether each element is NaN."""
         if more or unknown:
             meta.isnan(self, *more, **unknown)
         return meta.isnan(self)
 
-    def isneginf(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def isneginf(self, *more: Any, **unknown: NoReturn) -> Self:
         """Whether each element is minus infinity."""
         if more or unknown:
             meta.isneginf(self, *more, **unknown)
         return meta.isneginf(self)
 
-    def isposinf(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def isposinf(self, *more: Any, **unknown: NoReturn) -> Self:
         """Whether each element is plus infinity."""
         if more or unknown:
             meta.isposinf(self, *more, **unknown)
         return meta.isposinf(self)
 
-    def leaky_relu(self, alpha: float = 0.01, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def leaky_relu(self, alpha: float = 0.01, *more: Any, **unknown: NoReturn) -> Self:
         """x above 0, alpha * x below.
         alpha: Slope for negative x.
         """
@@ -1761,37 +1755,37 @@ class Tensor(Casts):
             meta.leaky_relu(self, alpha, *more, **unknown)
         return meta.leaky_relu(self, alpha)
 
-    def log(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def log(self, *more: Any, **unknown: NoReturn) -> Self:
         """Natural logarithm; -inf at 0, NaN below. Integers and booleans give float32."""
         if more or unknown:
             meta.log(self, *more, **unknown)
         return meta.log(self)
 
-    def log10(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def log10(self, *more: Any, **unknown: NoReturn) -> Self:
         """Logarithm to base 10; -inf at 0, NaN below. Integers and booleans give float32."""
         if more or unknown:
             meta.log10(self, *more, **unknown)
         return meta.log10(self)
 
-    def log1p(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def log1p(self, *more: Any, **unknown: NoReturn) -> Self:
         """log(1 + x), accurate near 0. Integers and booleans give float32."""
         if more or unknown:
             meta.log1p(self, *more, **unknown)
         return meta.log1p(self)
 
-    def log2(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def log2(self, *more: Any, **unknown: NoReturn) -> Self:
         """Logarithm to base 2; -inf at 0, NaN below. Integers and booleans give float32."""
         if more or unknown:
             meta.log2(self, *more, **unknown)
         return meta.log2(self)
 
-    def logical_not(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def logical_not(self, *more: Any, **unknown: NoReturn) -> Self:
         """Whether each element is zero (or false)."""
         if more or unknown:
             meta.logical_not(self, *more, **unknown)
         return meta.logical_not(self)
 
-    def logit(self, eps: float | None = None, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def logit(self, eps: float | None = None, *more: Any, **unknown: NoReturn) -> Self:
         """log(x / (1 - x)), the inverse of sigmoid; NaN outside of [0, 1]. Integers and booleans give float32.
         eps: x is first limited to [eps, 1 - eps]; None for no limits.
         """
@@ -1800,7 +1794,7 @@ class Tensor(Casts):
         return meta.logit(self, eps)
 
     def nan_to_num(
-        self, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None, *more: NoReturn,
+        self, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None, *more: Any,
         **unknown: NoReturn,
     ) -> Self:
         """NaN and infinities replaced by numbers; integers are unchanged.
@@ -1815,7 +1809,7 @@ class Tensor(Casts):
     def __neg__(self) -> Self:
         return meta.negative(self)
 
-    def negative(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def negative(self, *more: Any, **unknown: NoReturn) -> Self:
         """Minus each element.
         Aliases: neg.
         """
@@ -1825,7 +1819,7 @@ class Tensor(Casts):
 
     neg = negative
 
-    def rad2deg(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def rad2deg(self, *more: Any, **unknown: NoReturn) -> Self:
         """Radians as degrees, x * 180 / pi. Integers and booleans give float32.
         Aliases: degrees.
         """
@@ -1835,19 +1829,19 @@ class Tensor(Casts):
 
     degrees = rad2deg
 
-    def reciprocal(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def reciprocal(self, *more: Any, **unknown: NoReturn) -> Self:
         """1 / x. Integers and booleans give float32."""
         if more or unknown:
             meta.reciprocal(self, *more, **unknown)
         return meta.reciprocal(self)
 
-    def relu(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def relu(self, *more: Any, **unknown: NoReturn) -> Self:
         """max(x, 0)."""
         if more or unknown:
             meta.relu(self, *more, **unknown)
         return meta.relu(self)
 
-    def round(self, decimals: int = 0, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def round(self, decimals: int = 0, *more: Any, **unknown: NoReturn) -> Self:
         """The nearest integer, or the nearest multiple of 10**-`decimals`; ties round to even. The result has the
         dtype of x.
         decimals: Digits after the decimal point; negative ones count before it.
@@ -1856,57 +1850,55 @@ class Tensor(Casts):
             meta.round(self, decimals, *more, **unknown)
         return meta.round(self, decimals)
 
-    def rsqrt(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def rsqrt(self, *more: Any, **unknown: NoReturn) -> Self:
         """1 / sqrt(x); inf at 0, NaN below. Integers and booleans give float32."""
         if more or unknown:
             meta.rsqrt(self, *more, **unknown)
         return meta.rsqrt(self)
 
-    def sigmoid(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def sigmoid(self, *more: Any, **unknown: NoReturn) -> Self:
         """1 / (1 + exp(-x)). Integers and booleans give float32."""
         if more or unknown:
             meta.sigmoid(self, *more, **unknown)
         return meta.sigmoid(self)
 
-    def sign(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def sign(self, *more: Any, **unknown: NoReturn) -> Self:
         """-1, 0 or 1 by the sign of each element; 0 for NaN."""
         if more or unknown:
             meta.sign(self, *more, **unknown)
         return meta.sign(self)
 
-    def signbit(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def signbit(self, *more: Any, **unknown: NoReturn) -> Self:
         """Whether the sign bit is set: true for negative numbers and -0.0."""
         if more or unknown:
             meta.signbit(self, *more, **unknown)
         return meta.signbit(self)
 
-    def silu(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def silu(self, *more: Any, **unknown: NoReturn) -> Self:
         """x * sigmoid(x), also called swish."""
         if more or unknown:
             meta.silu(self, *more, **unknown)
         return meta.silu(self)
 
-    def sin(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def sin(self, *more: Any, **unknown: NoReturn) -> Self:
         """Sine of an angle in radians. Integers and booleans give float32."""
         if more or unknown:
             meta.sin(self, *more, **unknown)
         return meta.sin(self)
 
-    def sinc(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def sinc(self, *more: Any, **unknown: NoReturn) -> Self:
         """sin(pi x) / (pi x); 1 at 0. Integers and booleans give float32."""
         if more or unknown:
             meta.sinc(self, *more, **unknown)
         return meta.sinc(self)
 
-    def sinh(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def sinh(self, *more: Any, **unknown: NoReturn) -> Self:
         """Hyperbolic sine. Integers and booleans give float32."""
         if more or unknown:
             meta.sinh(self, *more, **unknown)
         return meta.sinh(self)
 
-    def softplus(
-        self, beta: float = 1.0, threshold: float | None = None, *more: NoReturn, **unknown: NoReturn,
-    ) -> Self:
+    def softplus(self, beta: float = 1.0, threshold: float | None = None, *more: Any, **unknown: NoReturn) -> Self:
         """log(1 + exp(beta * x)) / beta, without overflow.
         beta: Sharpness of the bend at zero; must not be 0.
         threshold: x itself where beta * x is above it; None for the exact function.
@@ -1915,31 +1907,31 @@ class Tensor(Casts):
             meta.softplus(self, beta, threshold, *more, **unknown)
         return meta.softplus(self, beta, threshold)
 
-    def sqrt(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def sqrt(self, *more: Any, **unknown: NoReturn) -> Self:
         """Square root; NaN below 0. Integers and booleans give float32."""
         if more or unknown:
             meta.sqrt(self, *more, **unknown)
         return meta.sqrt(self)
 
-    def square(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def square(self, *more: Any, **unknown: NoReturn) -> Self:
         """x * x."""
         if more or unknown:
             meta.square(self, *more, **unknown)
         return meta.square(self)
 
-    def tan(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def tan(self, *more: Any, **unknown: NoReturn) -> Self:
         """Tangent of an angle in radians. Integers and booleans give float32."""
         if more or unknown:
             meta.tan(self, *more, **unknown)
         return meta.tan(self)
 
-    def tanh(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def tanh(self, *more: Any, **unknown: NoReturn) -> Self:
         """Hyperbolic tangent. Integers and booleans give float32."""
         if more or unknown:
             meta.tanh(self, *more, **unknown)
         return meta.tanh(self)
 
-    def threshold(self, threshold: float = 0.0, value: float = 0.0, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def threshold(self, threshold: float = 0.0, value: float = 0.0, *more: Any, **unknown: NoReturn) -> Self:
         """x above `threshold`, `value` elsewhere; with integers, both are truncated.
         threshold: Elements up to this value are replaced.
         value: Value that replaces them.
@@ -1948,7 +1940,7 @@ class Tensor(Casts):
             meta.threshold(self, threshold, value, *more, **unknown)
         return meta.threshold(self, threshold, value)
 
-    def trunc(self, *more: NoReturn, **unknown: NoReturn) -> Self:
+    def trunc(self, *more: Any, **unknown: NoReturn) -> Self:
         """Each element without its fraction."""
         if more or unknown:
             meta.trunc(self, *more, **unknown)

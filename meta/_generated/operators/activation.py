@@ -38,7 +38,7 @@ _r_hardshrink = _s_hardshrink.fast
 
 
 @bound_by_schema
-def hardshrink(x: T, lambd: float = 0.5, *more: NoReturn, **unknown: NoReturn) -> T:
+def hardshrink(x: T, lambd: float = 0.5, *more: Any, **unknown: NoReturn) -> T:
     """x where |x| exceeds `lambd`, else 0.
     x: Input of any shape.
     lambd: Elements of at most this size give 0.
@@ -62,7 +62,7 @@ _r_hardsigmoid = _s_hardsigmoid.fast
 
 
 @bound_by_schema
-def hardsigmoid(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def hardsigmoid(x: T, *more: Any, **unknown: NoReturn) -> T:
     """min(max(x + 3, 0), 6) / 6.
     x: Input of any shape.
     """
@@ -85,7 +85,7 @@ _r_hardsigmoid_dx = _s_hardsigmoid_dx.fast
 
 
 @bound_by_schema
-def hardsigmoid_dx(x: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def hardsigmoid_dx(x: T, dy: T, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of hardsigmoid.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
@@ -109,7 +109,7 @@ _r_hardswish = _s_hardswish.fast
 
 
 @bound_by_schema
-def hardswish(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def hardswish(x: T, *more: Any, **unknown: NoReturn) -> T:
     """x * min(max(x + 3, 0), 6) / 6 (A. Howard et al., 2019).
     x: Input of any shape.
     """
@@ -132,7 +132,7 @@ _r_hardswish_dx = _s_hardswish_dx.fast
 
 
 @bound_by_schema
-def hardswish_dx(x: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def hardswish_dx(x: T, dy: T, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of hardswish.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
@@ -156,7 +156,7 @@ _r_hardtanh = _s_hardtanh.fast
 
 
 @bound_by_schema
-def hardtanh(x: T, min: float = -1.0, max: float = 1.0, *more: NoReturn, **unknown: NoReturn) -> T:
+def hardtanh(x: T, min: float = -1.0, max: float = 1.0, *more: Any, **unknown: NoReturn) -> T:
     """min(max(x, `min`), `max`) in the dtype of x; NaN stays NaN. The gradient at the bounds is 0, and 1 for `clip`.
     x: Input of any shape.
     min: Lower bound.
@@ -181,7 +181,7 @@ _r_hardtanh_dx = _s_hardtanh_dx.fast
 
 
 @bound_by_schema
-def hardtanh_dx(x: T, dy: T, min: float = -1.0, max: float = 1.0, *more: NoReturn, **unknown: NoReturn) -> T:
+def hardtanh_dx(x: T, dy: T, min: float = -1.0, max: float = 1.0, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of hardtanh.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
@@ -207,7 +207,7 @@ _r_logsigmoid = _s_logsigmoid.fast
 
 
 @bound_by_schema
-def logsigmoid(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def logsigmoid(x: T, *more: Any, **unknown: NoReturn) -> T:
     """log(sigmoid(x)), computed without overflow.
     Aliases: log_sigmoid.
     x: Input of any shape.
@@ -233,7 +233,7 @@ _r_mish = _s_mish.fast
 
 
 @bound_by_schema
-def mish(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def mish(x: T, *more: Any, **unknown: NoReturn) -> T:
     """x * tanh(log(1 + exp(x))) (D. Misra, 2019).
     x: Input of any shape.
     """
@@ -256,7 +256,7 @@ _r_selu = _s_selu.fast
 
 
 @bound_by_schema
-def selu(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def selu(x: T, *more: Any, **unknown: NoReturn) -> T:
     """ELU with the alpha 1.6733 and the scale 1.0507 that keep mean 0 and variance 1 (G. Klambauer et al., 2017).
     x: Input of any shape.
     """
@@ -279,7 +279,7 @@ _r_softshrink = _s_softshrink.fast
 
 
 @bound_by_schema
-def softshrink(x: T, lambd: float = 0.5, *more: NoReturn, **unknown: NoReturn) -> T:
+def softshrink(x: T, lambd: float = 0.5, *more: Any, **unknown: NoReturn) -> T:
     """x - `lambd` above it, x + `lambd` below -`lambd`, else 0; NaN stays NaN.
     x: Input of any shape.
     lambd: Elements of at most this size give 0.
@@ -303,7 +303,7 @@ _r_softsign = _s_softsign.fast
 
 
 @bound_by_schema
-def softsign(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def softsign(x: T, *more: Any, **unknown: NoReturn) -> T:
     """x / (1 + |x|). Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -326,7 +326,7 @@ _r_tanhshrink = _s_tanhshrink.fast
 
 
 @bound_by_schema
-def tanhshrink(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def tanhshrink(x: T, *more: Any, **unknown: NoReturn) -> T:
     """x - tanh(x), accurate near 0. Integers and booleans give float32.
     x: Input of any shape.
     """

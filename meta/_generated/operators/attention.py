@@ -39,7 +39,7 @@ _r_attention_with_lse = _s_attention_with_lse.fast
 
 @bound_by_schema
 def attention_with_lse(
-    q: T, k: T, v: T, causal: bool = False, scale: float | None = None, *more: NoReturn, **unknown: NoReturn,
+    q: T, k: T, v: T, causal: bool = False, scale: float | None = None, *more: Any, **unknown: NoReturn,
 ) -> tuple[T, T]:
     """softmax(scale * q @ k^T) @ v (A. Vaswani et al., "Attention Is All You Need", 2017), and lse, the logarithm of
     the sum of exponentials of each row of scores, for the gradient (T. Dao et al., "FlashAttention", 2022). Halves
@@ -71,7 +71,7 @@ _r_attention_with_lse_dx = _s_attention_with_lse_dx.fast
 
 @bound_by_schema
 def attention_with_lse_dx(
-    q: T, k: T, v: T, y: T, lse: T, dy: T, causal: bool = False, scale: float | None = None, *more: NoReturn,
+    q: T, k: T, v: T, y: T, lse: T, dy: T, causal: bool = False, scale: float | None = None, *more: Any,
     **unknown: NoReturn,
 ) -> tuple[T, T, T]:
     """Gradients of attention_with_lse. With p = exp(scale * q @ k^T - lse) and ds = p * (dy @ v^T - sum(dy * y)):

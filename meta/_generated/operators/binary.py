@@ -38,7 +38,7 @@ _r_add = _s_add.fast
 
 
 @bound_by_schema
-def add(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def add(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """x1 + x2.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -63,7 +63,7 @@ _r_addcdiv = _s_addcdiv.fast
 
 @bound_by_schema
 def addcdiv(
-    x: T, x1: T | Number | Dim, x2: T | Number | Dim, value: float = 1.0, *more: NoReturn, **unknown: NoReturn,
+    x: T, x1: T | Number | Dim, x2: T | Number | Dim, value: float = 1.0, *more: Any, **unknown: NoReturn,
 ) -> T:
     """x + value * x1 / x2.
     x: The tensor that the quotient is added to.
@@ -91,7 +91,7 @@ _r_addcmul = _s_addcmul.fast
 
 @bound_by_schema
 def addcmul(
-    x: T, x1: T | Number | Dim, x2: T | Number | Dim, value: float = 1.0, *more: NoReturn, **unknown: NoReturn,
+    x: T, x1: T | Number | Dim, x2: T | Number | Dim, value: float = 1.0, *more: Any, **unknown: NoReturn,
 ) -> T:
     """x + value * x1 * x2.
     x: The tensor that the product is added to.
@@ -118,7 +118,7 @@ _r_atan2 = _s_atan2.fast
 
 
 @bound_by_schema
-def atan2(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def atan2(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """The angle in radians of the point (x2, x1), in [-pi, pi]. Integers and booleans give float32.
     Aliases: arctan2.
     x1: First operand: a tensor or a number.
@@ -145,7 +145,7 @@ _r_atan2_dx = _s_atan2_dx.fast
 
 
 @bound_by_schema
-def atan2_dx(x1: T | Number | Dim, x2: T | Number | Dim, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def atan2_dx(x1: T | Number | Dim, x2: T | Number | Dim, dy: T, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of atan2 for its first operand, not summed down to its shape: dy * x2 / (x1**2 + x2**2); 0 at the
     origin, where the angle has no gradient.
     x1: The operand whose gradient is computed.
@@ -171,7 +171,7 @@ _r_bitwise_and = _s_bitwise_and.fast
 
 
 @bound_by_schema
-def bitwise_and(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def bitwise_and(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """Bitwise and of integers or booleans.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -192,7 +192,7 @@ _r_bitwise_or = _s_bitwise_or.fast
 
 
 @bound_by_schema
-def bitwise_or(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def bitwise_or(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """Bitwise or of integers or booleans.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -213,7 +213,7 @@ _r_bitwise_xor = _s_bitwise_xor.fast
 
 
 @bound_by_schema
-def bitwise_xor(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def bitwise_xor(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """Bitwise exclusive or of integers or booleans.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -234,7 +234,7 @@ _r_copysign = _s_copysign.fast
 
 
 @bound_by_schema
-def copysign(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def copysign(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """|x1| with the sign of x2, also for -0.0. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -258,7 +258,7 @@ _r_divide = _s_divide.fast
 
 
 @bound_by_schema
-def divide(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def divide(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """x1 / x2. Integers and booleans give float32.
     Aliases: div, true_divide.
     x1: First operand: a tensor or a number.
@@ -287,7 +287,7 @@ _r_equal = _s_equal.fast
 
 
 @bound_by_schema
-def equal(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def equal(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """x1 == x2; false for NaN.
     Aliases: eq.
     x1: First operand: a tensor or a number.
@@ -311,7 +311,7 @@ _r_floor_divide = _s_floor_divide.fast
 
 
 @bound_by_schema
-def floor_divide(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def floor_divide(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """The greatest integer not above x1 / x2. Integers divided by 0 give 0.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -335,7 +335,7 @@ _r_fmax = _s_fmax.fast
 
 
 @bound_by_schema
-def fmax(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def fmax(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """The larger operand; the other one where one is NaN.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -359,7 +359,7 @@ _r_fmin = _s_fmin.fast
 
 
 @bound_by_schema
-def fmin(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def fmin(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """The smaller operand; the other one where one is NaN.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -383,7 +383,7 @@ _r_gcd = _s_gcd.fast
 
 
 @bound_by_schema
-def gcd(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def gcd(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """The greatest common divisor, at least 0; |x1| where x2 is 0.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -404,7 +404,7 @@ _r_greater = _s_greater.fast
 
 
 @bound_by_schema
-def greater(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def greater(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """x1 > x2; false for NaN.
     Aliases: gt.
     x1: First operand: a tensor or a number.
@@ -428,7 +428,7 @@ _r_greater_equal = _s_greater_equal.fast
 
 
 @bound_by_schema
-def greater_equal(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def greater_equal(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """x1 >= x2; false for NaN.
     Aliases: ge.
     x1: First operand: a tensor or a number.
@@ -452,7 +452,7 @@ _r_heaviside = _s_heaviside.fast
 
 
 @bound_by_schema
-def heaviside(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def heaviside(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """0 where x1 is negative or NaN, 1 where it is positive, x2 where it is 0. The gradient of x1 is 0, the gradient
     of x2 is dy where x1 is 0; torch has none.
     x1: First operand: a tensor or a number.
@@ -477,7 +477,7 @@ _r_hypot = _s_hypot.fast
 
 
 @bound_by_schema
-def hypot(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def hypot(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """sqrt(x1**2 + x2**2), without overflow. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -501,7 +501,7 @@ _r_hypot_dx = _s_hypot_dx.fast
 
 
 @bound_by_schema
-def hypot_dx(x1: T | Number | Dim, x2: T | Number | Dim, y: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def hypot_dx(x1: T | Number | Dim, x2: T | Number | Dim, y: T, dy: T, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of hypot for its first operand, not summed down to its shape: dy * x1 / y.
     x1: The operand whose gradient is computed.
     x2: The other operand.
@@ -527,7 +527,7 @@ _r_lcm = _s_lcm.fast
 
 
 @bound_by_schema
-def lcm(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def lcm(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """The least common multiple, at least 0; 0 where one is 0.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -548,7 +548,7 @@ _r_left_shift = _s_left_shift.fast
 
 
 @bound_by_schema
-def left_shift(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def left_shift(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """The bits of x1 shifted up by x2, filled with zeros; 0 where x2 is negative or at least the width.
     Aliases: bitwise_left_shift.
     x1: First operand: a tensor or a number.
@@ -572,7 +572,7 @@ _r_lerp = _s_lerp.fast
 
 
 @bound_by_schema
-def lerp(x1: T, x2: T | Number | Dim, weight: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def lerp(x1: T, x2: T | Number | Dim, weight: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """x1 + weight * (x2 - x1), computed from the nearer end. Integers and booleans give float32.
     x1: Result for the weight 0.
     x2: Result for the weight 1: a tensor or a number; shapes broadcast, dtypes promote.
@@ -597,7 +597,7 @@ _r_less = _s_less.fast
 
 
 @bound_by_schema
-def less(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def less(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """x1 < x2; false for NaN.
     Aliases: lt.
     x1: First operand: a tensor or a number.
@@ -621,7 +621,7 @@ _r_less_equal = _s_less_equal.fast
 
 
 @bound_by_schema
-def less_equal(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def less_equal(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """x1 <= x2; false for NaN.
     Aliases: le.
     x1: First operand: a tensor or a number.
@@ -645,7 +645,7 @@ _r_logaddexp = _s_logaddexp.fast
 
 
 @bound_by_schema
-def logaddexp(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def logaddexp(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """log(exp(x1) + exp(x2)), without overflow. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -669,7 +669,7 @@ _r_logaddexp2 = _s_logaddexp2.fast
 
 
 @bound_by_schema
-def logaddexp2(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def logaddexp2(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """log2(2**x1 + 2**x2), without overflow. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -693,7 +693,7 @@ _r_logical_and = _s_logical_and.fast
 
 
 @bound_by_schema
-def logical_and(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def logical_and(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """Whether both are true.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -714,7 +714,7 @@ _r_logical_or = _s_logical_or.fast
 
 
 @bound_by_schema
-def logical_or(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def logical_or(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """Whether at least one is true.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -735,7 +735,7 @@ _r_logical_xor = _s_logical_xor.fast
 
 
 @bound_by_schema
-def logical_xor(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def logical_xor(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """Whether exactly one is true.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -756,7 +756,7 @@ _r_maximum = _s_maximum.fast
 
 
 @bound_by_schema
-def maximum(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def maximum(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """The larger operand; NaN where either is.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -780,7 +780,7 @@ _r_maximum_dx = _s_maximum_dx.fast
 
 
 @bound_by_schema
-def maximum_dx(x1: T | Number | Dim, x2: T | Number | Dim, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def maximum_dx(x1: T | Number | Dim, x2: T | Number | Dim, dy: T, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of maximum for its first operand, not summed down to its shape: dy where x1 is larger, half of it
     where both are equal, else 0.
     x1: The operand whose gradient is computed.
@@ -806,7 +806,7 @@ _r_minimum = _s_minimum.fast
 
 
 @bound_by_schema
-def minimum(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def minimum(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """The smaller operand; NaN where either is.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -830,7 +830,7 @@ _r_minimum_dx = _s_minimum_dx.fast
 
 
 @bound_by_schema
-def minimum_dx(x1: T | Number | Dim, x2: T | Number | Dim, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def minimum_dx(x1: T | Number | Dim, x2: T | Number | Dim, dy: T, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of minimum for its first operand, not summed down to its shape: dy where x1 is smaller, half of it
     where both are equal, else 0.
     x1: The operand whose gradient is computed.
@@ -856,7 +856,7 @@ _r_mod = _s_mod.fast
 
 
 @bound_by_schema
-def mod(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def mod(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """x1 - x2 * floor(x1 / x2), with the sign of x2. Integers modulo 0 give 0.
     Aliases: remainder.
     x1: First operand: a tensor or a number.
@@ -883,7 +883,7 @@ _r_multiply = _s_multiply.fast
 
 
 @bound_by_schema
-def multiply(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def multiply(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """x1 * x2.
     Aliases: mul.
     x1: First operand: a tensor or a number.
@@ -910,7 +910,7 @@ _r_nextafter = _s_nextafter.fast
 
 
 @bound_by_schema
-def nextafter(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def nextafter(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """The number of the dtype next to x1 in the direction of x2.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -934,7 +934,7 @@ _r_not_equal = _s_not_equal.fast
 
 
 @bound_by_schema
-def not_equal(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def not_equal(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """x1 != x2; true for NaN.
     Aliases: ne.
     x1: First operand: a tensor or a number.
@@ -958,7 +958,7 @@ _r_power = _s_power.fast
 
 
 @bound_by_schema
-def power(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def power(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """x1 ** x2; x ** 0 is 1; NaN where x1 is negative and finite and x2 is not an integer; (-inf) ** 0.5 is inf and
     (-0.0) ** 0.5 is 0.0, as in C and by torch with a tensor as exponent (with the number 0.5, torch gives NaN and
     -0.0). Integers to negative powers are truncated: 1 and -1 give 1 or -1, all others 0.
@@ -987,7 +987,7 @@ _r_right_shift = _s_right_shift.fast
 
 
 @bound_by_schema
-def right_shift(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def right_shift(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """The bits of x1 shifted down by x2, filled with the sign bit; a negative or too large x2 counts as the width
     less one.
     Aliases: bitwise_right_shift.
@@ -1012,7 +1012,7 @@ _r_subtract = _s_subtract.fast
 
 
 @bound_by_schema
-def subtract(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def subtract(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """x1 - x2.
     Aliases: sub.
     x1: First operand: a tensor or a number.
@@ -1039,7 +1039,7 @@ _r_trunc_divide = _s_trunc_divide.fast
 
 
 @bound_by_schema
-def trunc_divide(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def trunc_divide(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """x1 / x2 rounded towards zero. Integers divided by 0 give 0.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -1063,7 +1063,7 @@ _r_trunc_mod = _s_trunc_mod.fast
 
 
 @bound_by_schema
-def trunc_mod(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def trunc_mod(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """x1 - x2 * trunc(x1 / x2), with the sign of x1. Integers modulo 0 give 0.
     Aliases: fmod.
     x1: First operand: a tensor or a number.
@@ -1090,7 +1090,7 @@ _r_where = _s_where.fast
 
 
 @bound_by_schema
-def where(condition: T, x: T | Number | Dim, y: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def where(condition: T, x: T | Number | Dim, y: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """x where the condition is true, y elsewhere. The dtypes of x and y promote.
     condition: Condition, bool.
     x: Values where the condition is true: a tensor or a number.
@@ -1115,7 +1115,7 @@ _r_xlog1py = _s_xlog1py.fast
 
 
 @bound_by_schema
-def xlog1py(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def xlog1py(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """x1 * log(1 + x2); 0 where x1 is 0, unless x2 is NaN. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -1139,7 +1139,7 @@ _r_xlogy = _s_xlogy.fast
 
 
 @bound_by_schema
-def xlogy(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def xlogy(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """x1 * log(x2); 0 where x1 is 0, unless x2 is NaN. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.

@@ -38,7 +38,7 @@ _r_all_gather = _s_all_gather.fast
 
 
 @bound_by_schema
-def all_gather(x: T, axis: int = 0, group: str = 'world', ranks: int = 1, *more: NoReturn, **unknown: NoReturn) -> T:
+def all_gather(x: T, axis: int = 0, group: str = 'world', ranks: int = 1, *more: Any, **unknown: NoReturn) -> T:
     """The tensors of all ranks concatenated along an axis in the order of the ranks, on every rank.
     x: This rank's tensor, of one type on all ranks.
     axis: Axis along which the ranks' tensors are concatenated.
@@ -66,7 +66,7 @@ _r_all_reduce = _s_all_reduce.fast
 @bound_by_schema
 def all_reduce(
     x: T, reduction: Literal['sum', 'mean', 'max', 'min', 'product'] = 'sum', group: str = 'world', ranks: int = 1,
-    *more: NoReturn, **unknown: NoReturn,
+    *more: Any, **unknown: NoReturn,
 ) -> T:
     """The sum, mean, maximum, minimum or product of the ranks' tensors, on every rank.
     x: This rank's tensor, of one type on all ranks.
@@ -94,7 +94,7 @@ _r_all_reduce_when = _s_all_reduce_when.fast
 
 @bound_by_schema
 def all_reduce_when(
-    x: T, when: T, reduction: Literal['sum', 'mean'] = 'sum', group: str = 'world', ranks: int = 1, *more: NoReturn,
+    x: T, when: T, reduction: Literal['sum', 'mean'] = 'sum', group: str = 'world', ranks: int = 1, *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """The sum or mean of the ranks' tensors where a condition holds, else this rank's tensor.
@@ -124,7 +124,7 @@ _r_all_to_all = _s_all_to_all.fast
 
 @bound_by_schema
 def all_to_all(
-    x: T, split_axis: int = 0, concat_axis: int = 0, group: str = 'world', ranks: int = 1, *more: NoReturn,
+    x: T, split_axis: int = 0, concat_axis: int = 0, group: str = 'world', ranks: int = 1, *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """Part i of every rank's tensor, divided along `split_axis`, on rank i, concatenated along `concat_axis`.
@@ -153,7 +153,7 @@ _r_barrier = _s_barrier.fast
 
 
 @bound_by_schema
-def barrier(x: T, group: str = 'world', ranks: int = 1, *more: NoReturn, **unknown: NoReturn) -> T:
+def barrier(x: T, group: str = 'world', ranks: int = 1, *more: Any, **unknown: NoReturn) -> T:
     """x, after all ranks have come to this call.
     x: This rank's tensor, of one type on all ranks.
     group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
@@ -178,9 +178,7 @@ _r_broadcast_from = _s_broadcast_from.fast
 
 
 @bound_by_schema
-def broadcast_from(
-    x: T, source: int = 0, group: str = 'world', ranks: int = 1, *more: NoReturn, **unknown: NoReturn,
-) -> T:
+def broadcast_from(x: T, source: int = 0, group: str = 'world', ranks: int = 1, *more: Any, **unknown: NoReturn) -> T:
     """The tensor of one rank, on every rank.
     x: This rank's tensor, of one type on all ranks.
     source: Rank in the group whose tensor is the result.
@@ -207,7 +205,7 @@ _r_group_rank = _s_group_rank.fast
 
 @bound_by_schema
 def group_rank(
-    group: str = 'world', ranks: int = 1, device: DeviceLike = 'cpu', *more: NoReturn, **unknown: NoReturn,
+    group: str = 'world', ranks: int = 1, device: DeviceLike = 'cpu', *more: Any, **unknown: NoReturn,
 ) -> NDArray:
     """The number of this rank in the group, a 0-d int64 tensor. Programs of all ranks are equal; this tells them
     apart at run time.
@@ -232,8 +230,8 @@ _r_reduce_scatter = _s_reduce_scatter.fast
 
 @bound_by_schema
 def reduce_scatter(
-    x: T, axis: int = 0, reduction: Literal['sum', 'mean'] = 'sum', group: str = 'world', ranks: int = 1,
-    *more: NoReturn, **unknown: NoReturn,
+    x: T, axis: int = 0, reduction: Literal['sum', 'mean'] = 'sum', group: str = 'world', ranks: int = 1, *more: Any,
+    **unknown: NoReturn,
 ) -> T:
     """This rank's part of the sum or mean of the ranks' tensors, which is divided along an axis.
     x: This rank's tensor, of one type on all ranks.
@@ -263,7 +261,7 @@ _r_reduce_to = _s_reduce_to.fast
 @bound_by_schema
 def reduce_to(
     x: T, destination: int = 0, reduction: Literal['sum', 'mean'] = 'sum', group: str = 'world', ranks: int = 1,
-    *more: NoReturn, **unknown: NoReturn,
+    *more: Any, **unknown: NoReturn,
 ) -> T:
     """The sum or mean of the ranks' tensors on one rank, zeros on the others.
     x: This rank's tensor, of one type on all ranks.
@@ -292,7 +290,7 @@ _r_send_receive = _s_send_receive.fast
 
 @bound_by_schema
 def send_receive(
-    x: T, pairs: Sequence[int] | Sequence[Sequence[int]], group: str = 'world', ranks: int = 1, *more: NoReturn,
+    x: T, pairs: Sequence[int] | Sequence[Sequence[int]], group: str = 'world', ranks: int = 1, *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """The tensor that another rank sent; zeros where none did.

@@ -38,7 +38,7 @@ _r_angle = _s_angle.fast
 
 
 @bound_by_schema
-def angle(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def angle(x: T, *more: Any, **unknown: NoReturn) -> T:
     """The angle of a complex number in radians, in [-pi, pi]; of a real one 0, pi below zero and NaN for NaN.
     Integers and booleans give float32, complex numbers the dtype of their parts.
     x: Input of any shape.
@@ -62,7 +62,7 @@ _r_complex = _s_complex.fast
 
 
 @bound_by_schema
-def complex(re: T, im: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def complex(re: T, im: T, *more: Any, **unknown: NoReturn) -> T:
     """re + im * 1j: float32 gives complex64, float64 complex128.
     re: Real parts, float32 or float64.
     im: Imaginary parts, of the same dtype; shapes broadcast.
@@ -86,7 +86,7 @@ _r_conj = _s_conj.fast
 
 
 @bound_by_schema
-def conj(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def conj(x: T, *more: Any, **unknown: NoReturn) -> T:
     """The complex conjugate: the imaginary part has the other sign. Real numbers stay as they are.
     Aliases: conjugate.
     x: Input of any shape.
@@ -112,7 +112,7 @@ _r_imag = _s_imag.fast
 
 
 @bound_by_schema
-def imag(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def imag(x: T, *more: Any, **unknown: NoReturn) -> T:
     """The imaginary part of each element of a complex tensor.
     x: Input of any shape.
     """
@@ -135,7 +135,7 @@ _r_polar = _s_polar.fast
 
 
 @bound_by_schema
-def polar(radius: T, phase: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def polar(radius: T, phase: T, *more: Any, **unknown: NoReturn) -> T:
     """radius * exp(phase * 1j): float32 gives complex64, float64 complex128.
     radius: Absolute values, float32 or float64.
     phase: Angles in radians, of the same dtype; shapes broadcast.
@@ -159,7 +159,7 @@ _r_real = _s_real.fast
 
 
 @bound_by_schema
-def real(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def real(x: T, *more: Any, **unknown: NoReturn) -> T:
     """The real part of each element. Complex numbers give the dtype of their parts.
     x: Input of any shape.
     """
@@ -182,7 +182,7 @@ _r_sgn = _s_sgn.fast
 
 
 @bound_by_schema
-def sgn(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def sgn(x: T, *more: Any, **unknown: NoReturn) -> T:
     """x / abs(x), 0 at 0; of real numbers the sign, 0 for NaN.
     x: Input of any shape.
     """
@@ -205,7 +205,7 @@ _r_view_as_complex = _s_view_as_complex.fast
 
 
 @bound_by_schema
-def view_as_complex(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def view_as_complex(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Complex numbers from real and imaginary parts along the last axis, in the memory of x.
     x: Input of any shape.
     """
@@ -228,7 +228,7 @@ _r_view_as_real = _s_view_as_real.fast
 
 
 @bound_by_schema
-def view_as_real(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def view_as_real(x: T, *more: Any, **unknown: NoReturn) -> T:
     """The real and imaginary parts along a new last axis of size 2, in the memory of x.
     x: Input of any shape.
     """

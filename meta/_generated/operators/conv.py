@@ -41,7 +41,7 @@ _i_conv1d = KnownItems()
 @bound_by_schema
 def conv1d(
     x: T, w: T, stride: int | Sequence[Dim] = (1,), padding: int | Sequence[Dim] = (0,),
-    dilation: int | Sequence[Dim] = (1,), groups: int = 1, channels_last: bool = False, *more: NoReturn,
+    dilation: int | Sequence[Dim] = (1,), groups: int = 1, channels_last: bool = False, *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
@@ -82,7 +82,7 @@ _i_conv1d_dw = KnownItems()
 @bound_by_schema
 def conv1d_dw(
     x: T, dy: T, shape: int | Sequence[Dim], stride: int | Sequence[Dim] = (1,), padding: int | Sequence[Dim] = (0,),
-    dilation: int | Sequence[Dim] = (1,), groups: int = 1, channels_last: bool = False, *more: NoReturn,
+    dilation: int | Sequence[Dim] = (1,), groups: int = 1, channels_last: bool = False, *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """Gradient of a convolution with respect to its kernel.
@@ -122,7 +122,7 @@ _i_conv1d_dx = KnownItems()
 @bound_by_schema
 def conv1d_dx(
     w: T, dy: T, shape: int | Sequence[Dim], stride: int | Sequence[Dim] = (1,), padding: int | Sequence[Dim] = (0,),
-    dilation: int | Sequence[Dim] = (1,), groups: int = 1, channels_last: bool = False, *more: NoReturn,
+    dilation: int | Sequence[Dim] = (1,), groups: int = 1, channels_last: bool = False, *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """Gradient of a convolution with respect to its input.
@@ -162,8 +162,8 @@ _i_conv1d_transpose = KnownItems()
 @bound_by_schema
 def conv1d_transpose(
     x: T, w: T, stride: int | Sequence[Dim] = (1,), padding: int | Sequence[Dim] = (0,),
-    output_padding: int | Sequence[Dim] = (0,), dilation: int | Sequence[Dim] = (1,), groups: int = 1,
-    *more: NoReturn, **unknown: NoReturn,
+    output_padding: int | Sequence[Dim] = (0,), dilation: int | Sequence[Dim] = (1,), groups: int = 1, *more: Any,
+    **unknown: NoReturn,
 ) -> T:
     """The transpose of a convolution, which is also its gradient with respect to the input: every element of x adds a
     scaled copy of the kernel to the result.
@@ -201,7 +201,7 @@ _i_conv2d = KnownItems()
 @bound_by_schema
 def conv2d(
     x: T, w: T, stride: int | Sequence[Dim] = (1, 1), padding: int | Sequence[Dim] = (0, 0),
-    dilation: int | Sequence[Dim] = (1, 1), groups: int = 1, channels_last: bool = False, *more: NoReturn,
+    dilation: int | Sequence[Dim] = (1, 1), groups: int = 1, channels_last: bool = False, *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
@@ -243,7 +243,7 @@ _i_conv2d_dw = KnownItems()
 def conv2d_dw(
     x: T, dy: T, shape: int | Sequence[Dim], stride: int | Sequence[Dim] = (1, 1),
     padding: int | Sequence[Dim] = (0, 0), dilation: int | Sequence[Dim] = (1, 1), groups: int = 1,
-    channels_last: bool = False, *more: NoReturn, **unknown: NoReturn,
+    channels_last: bool = False, *more: Any, **unknown: NoReturn,
 ) -> T:
     """Gradient of a convolution with respect to its kernel.
     x: Input of the forward operator.
@@ -283,7 +283,7 @@ _i_conv2d_dx = KnownItems()
 def conv2d_dx(
     w: T, dy: T, shape: int | Sequence[Dim], stride: int | Sequence[Dim] = (1, 1),
     padding: int | Sequence[Dim] = (0, 0), dilation: int | Sequence[Dim] = (1, 1), groups: int = 1,
-    channels_last: bool = False, *more: NoReturn, **unknown: NoReturn,
+    channels_last: bool = False, *more: Any, **unknown: NoReturn,
 ) -> T:
     """Gradient of a convolution with respect to its input.
     w: Kernel of the forward operator.
@@ -323,7 +323,7 @@ _i_conv2d_epilogue = KnownItems()
 def conv2d_epilogue(
     x: T, w: T, bias: T | None = None, other: T | None = None, relu: bool = False,
     stride: int | Sequence[Dim] = (1, 1), padding: int | Sequence[Dim] = (0, 0),
-    dilation: int | Sequence[Dim] = (1, 1), groups: int = 1, channels_last: bool = False, *more: NoReturn,
+    dilation: int | Sequence[Dim] = (1, 1), groups: int = 1, channels_last: bool = False, *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """conv2d, then a bias for each channel, then the sum with a tensor, then relu. Programs call it where a library
@@ -367,7 +367,7 @@ _i_conv2d_packed = KnownItems()
 def conv2d_packed(
     x: T, w: T, channels: int, bias: T | None = None, other: T | None = None, relu: bool = False,
     stride: int | Sequence[Dim] = (1, 1), padding: int | Sequence[Dim] = (0, 0),
-    dilation: int | Sequence[Dim] = (1, 1), *more: NoReturn, **unknown: NoReturn,
+    dilation: int | Sequence[Dim] = (1, 1), *more: Any, **unknown: NoReturn,
 ) -> T:
     """conv2d_epilogue with channels last and a kernel in panels of out channels, which lie next to each other.
     Programs call it with constant kernels, packed when they are compiled.
@@ -407,8 +407,8 @@ _i_conv2d_transpose = KnownItems()
 @bound_by_schema
 def conv2d_transpose(
     x: T, w: T, stride: int | Sequence[Dim] = (1, 1), padding: int | Sequence[Dim] = (0, 0),
-    output_padding: int | Sequence[Dim] = (0, 0), dilation: int | Sequence[Dim] = (1, 1), groups: int = 1,
-    *more: NoReturn, **unknown: NoReturn,
+    output_padding: int | Sequence[Dim] = (0, 0), dilation: int | Sequence[Dim] = (1, 1), groups: int = 1, *more: Any,
+    **unknown: NoReturn,
 ) -> T:
     """The transpose of a convolution, which is also its gradient with respect to the input: every element of x adds a
     scaled copy of the kernel to the result.
@@ -446,7 +446,7 @@ _i_conv3d = KnownItems()
 @bound_by_schema
 def conv3d(
     x: T, w: T, stride: int | Sequence[Dim] = (1, 1, 1), padding: int | Sequence[Dim] = (0, 0, 0),
-    dilation: int | Sequence[Dim] = (1, 1, 1), groups: int = 1, channels_last: bool = False, *more: NoReturn,
+    dilation: int | Sequence[Dim] = (1, 1, 1), groups: int = 1, channels_last: bool = False, *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
@@ -488,7 +488,7 @@ _i_conv3d_dw = KnownItems()
 def conv3d_dw(
     x: T, dy: T, shape: int | Sequence[Dim], stride: int | Sequence[Dim] = (1, 1, 1),
     padding: int | Sequence[Dim] = (0, 0, 0), dilation: int | Sequence[Dim] = (1, 1, 1), groups: int = 1,
-    channels_last: bool = False, *more: NoReturn, **unknown: NoReturn,
+    channels_last: bool = False, *more: Any, **unknown: NoReturn,
 ) -> T:
     """Gradient of a convolution with respect to its kernel.
     x: Input of the forward operator.
@@ -528,7 +528,7 @@ _i_conv3d_dx = KnownItems()
 def conv3d_dx(
     w: T, dy: T, shape: int | Sequence[Dim], stride: int | Sequence[Dim] = (1, 1, 1),
     padding: int | Sequence[Dim] = (0, 0, 0), dilation: int | Sequence[Dim] = (1, 1, 1), groups: int = 1,
-    channels_last: bool = False, *more: NoReturn, **unknown: NoReturn,
+    channels_last: bool = False, *more: Any, **unknown: NoReturn,
 ) -> T:
     """Gradient of a convolution with respect to its input.
     w: Kernel of the forward operator.
@@ -568,7 +568,7 @@ _i_conv3d_transpose = KnownItems()
 def conv3d_transpose(
     x: T, w: T, stride: int | Sequence[Dim] = (1, 1, 1), padding: int | Sequence[Dim] = (0, 0, 0),
     output_padding: int | Sequence[Dim] = (0, 0, 0), dilation: int | Sequence[Dim] = (1, 1, 1), groups: int = 1,
-    *more: NoReturn, **unknown: NoReturn,
+    *more: Any, **unknown: NoReturn,
 ) -> T:
     """The transpose of a convolution, which is also its gradient with respect to the input: every element of x adds a
     scaled copy of the kernel to the result.

@@ -40,7 +40,7 @@ _r_fft_c2c = _s_fft_c2c.fast
 @bound_by_schema
 def fft_c2c(
     x: T, axes: int | Sequence[Dim], scale: Literal['none', 'root', 'size'] = 'none', forward: bool = True,
-    *more: NoReturn, **unknown: NoReturn,
+    *more: Any, **unknown: NoReturn,
 ) -> T:
     """The discrete Fourier transform of complex numbers: y[k] = sum of x[n] exp(-2 pi i k n / N), backward with +.
     x: Signal, complex.
@@ -71,7 +71,7 @@ _r_fft_c2r = _s_fft_c2r.fast
 
 @bound_by_schema
 def fft_c2r(
-    x: T, axes: int | Sequence[Dim], last_size: int, scale: Literal['none', 'root', 'size'] = 'none', *more: NoReturn,
+    x: T, axes: int | Sequence[Dim], last_size: int, scale: Literal['none', 'root', 'size'] = 'none', *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """The backward discrete Fourier transform of a Hermitian spectrum, whose result is real. Imaginary parts that
@@ -105,7 +105,7 @@ _r_fft_r2c = _s_fft_r2c.fast
 @bound_by_schema
 def fft_r2c(
     x: T, axes: int | Sequence[Dim], scale: Literal['none', 'root', 'size'] = 'none', onesided: bool = True,
-    *more: NoReturn, **unknown: NoReturn,
+    *more: Any, **unknown: NoReturn,
 ) -> T:
     """The forward discrete Fourier transform of real numbers: y[k] = sum of x[n] exp(-2 pi i k n / N).
     x: Signal, float32 or float64.

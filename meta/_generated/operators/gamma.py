@@ -38,7 +38,7 @@ _r_digamma = _s_digamma.fast
 
 
 @bound_by_schema
-def digamma(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def digamma(x: T, *more: Any, **unknown: NoReturn) -> T:
     """The derivative of lgamma; NaN at negative integers. Integers and booleans give float32.
     Aliases: psi.
     x: Input of any shape.
@@ -64,7 +64,7 @@ _r_igamma = _s_igamma.fast
 
 
 @bound_by_schema
-def igamma(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def igamma(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """The regularized lower incomplete gamma function P(x1, x2): the integral of t**(x1 - 1) exp(-t) from 0 to x2,
     divided by Gamma(x1); NaN for negative operands. Integers and booleans give float32.
     Aliases: gammainc.
@@ -92,7 +92,7 @@ _r_igammac = _s_igammac.fast
 
 
 @bound_by_schema
-def igammac(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def igammac(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """1 - igamma(x1, x2), accurate where that is close to 0. Integers and booleans give float32.
     Aliases: gammaincc.
     x1: First operand: a tensor or a number.
@@ -119,7 +119,7 @@ _r_lgamma = _s_lgamma.fast
 
 
 @bound_by_schema
-def lgamma(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def lgamma(x: T, *more: Any, **unknown: NoReturn) -> T:
     """log(|Gamma(x)|); inf at 0 and negative integers. Integers and booleans give float32.
     Aliases: gammaln.
     x: Input of any shape.
@@ -145,7 +145,7 @@ _r_polygamma = _s_polygamma.fast
 
 
 @bound_by_schema
-def polygamma(n: int, x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def polygamma(n: int, x: T, *more: Any, **unknown: NoReturn) -> T:
     """The n-th derivative of digamma. Integers and booleans give float32.
     n: Order of the derivative, 0 to 30.
     x: Input of any shape.
@@ -169,7 +169,7 @@ _r_zeta = _s_zeta.fast
 
 
 @bound_by_schema
-def zeta(x1: T | Number | Dim, x2: T | Number | Dim, *more: NoReturn, **unknown: NoReturn) -> T:
+def zeta(x1: T | Number | Dim, x2: T | Number | Dim, *more: Any, **unknown: NoReturn) -> T:
     """The Hurwitz zeta function: the sum of (x2 + k)**-x1 over k >= 0. inf at x1 = 1 and where x2 is 0 or a negative
     integer, NaN for x1 < 1, and for other negative x2 unless x1 is an integer. Integers and booleans give float32.
     x1: First operand: a tensor or a number.

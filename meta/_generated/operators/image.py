@@ -40,7 +40,7 @@ _r_non_max_suppression = _s_non_max_suppression.fast
 @bound_by_schema
 def non_max_suppression(
     boxes: T, scores: T, iou_threshold: float = 0.5, score_threshold: float | None = None,
-    max_size: int | None = None, *more: NoReturn, **unknown: NoReturn,
+    max_size: int | None = None, *more: Any, **unknown: NoReturn,
 ) -> tuple[T, T]:
     """The boxes kept after removing each box that overlaps a kept box of higher score: positions by descending score,
     (batch, n), -1 after the last; and the number kept, (batch,); int64. Of equal scores the first counts as
@@ -71,7 +71,7 @@ def resize1d(
     x: T, size: int | Sequence[Dim], method: Literal['nearest', 'linear', 'cubic'] = 'linear',
     coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
-    cubic_alpha: float = -0.75, *more: NoReturn, **unknown: NoReturn,
+    cubic_alpha: float = -0.75, *more: Any, **unknown: NoReturn,
 ) -> T:
     """The image at another size, interpolated along each axis from the nearest element (nearest), two (linear) or
     four elements (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
@@ -108,7 +108,7 @@ def resize1d_dx(
     dy: T, shape: int | Sequence[Dim], method: Literal['nearest', 'linear', 'cubic'] = 'linear',
     coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
-    cubic_alpha: float = -0.75, *more: NoReturn, **unknown: NoReturn,
+    cubic_alpha: float = -0.75, *more: Any, **unknown: NoReturn,
 ) -> T:
     """Gradient of resizing: dy distributed by weight to the elements that each result was interpolated from.
     dy: Gradient of the result.
@@ -143,7 +143,7 @@ def resize2d(
     x: T, size: int | Sequence[Dim], method: Literal['nearest', 'linear', 'cubic'] = 'linear',
     coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
-    cubic_alpha: float = -0.75, *more: NoReturn, **unknown: NoReturn,
+    cubic_alpha: float = -0.75, *more: Any, **unknown: NoReturn,
 ) -> T:
     """The image at another size, interpolated along each axis from the nearest element (nearest), two (linear) or
     four elements (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
@@ -180,7 +180,7 @@ def resize2d_dx(
     dy: T, shape: int | Sequence[Dim], method: Literal['nearest', 'linear', 'cubic'] = 'linear',
     coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
-    cubic_alpha: float = -0.75, *more: NoReturn, **unknown: NoReturn,
+    cubic_alpha: float = -0.75, *more: Any, **unknown: NoReturn,
 ) -> T:
     """Gradient of resizing: dy distributed by weight to the elements that each result was interpolated from.
     dy: Gradient of the result.
@@ -215,7 +215,7 @@ def resize3d(
     x: T, size: int | Sequence[Dim], method: Literal['nearest', 'linear', 'cubic'] = 'linear',
     coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
-    cubic_alpha: float = -0.75, *more: NoReturn, **unknown: NoReturn,
+    cubic_alpha: float = -0.75, *more: Any, **unknown: NoReturn,
 ) -> T:
     """The image at another size, interpolated along each axis from the nearest element (nearest), two (linear) or
     four elements (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
@@ -252,7 +252,7 @@ def resize3d_dx(
     dy: T, shape: int | Sequence[Dim], method: Literal['nearest', 'linear', 'cubic'] = 'linear',
     coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
-    cubic_alpha: float = -0.75, *more: NoReturn, **unknown: NoReturn,
+    cubic_alpha: float = -0.75, *more: Any, **unknown: NoReturn,
 ) -> T:
     """Gradient of resizing: dy distributed by weight to the elements that each result was interpolated from.
     dy: Gradient of the result.

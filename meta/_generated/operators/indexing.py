@@ -38,7 +38,7 @@ _r_argwhere = _s_argwhere.fast
 
 
 @bound_by_schema
-def argwhere(x: T, size: int | Sequence[Dim] | None = None, *more: NoReturn, **unknown: NoReturn) -> T:
+def argwhere(x: T, size: int | Sequence[Dim] | None = None, *more: Any, **unknown: NoReturn) -> T:
     """The positions of the elements that are not 0, in order: int64, (count, rank). Without a size the shape depends
     on values, and is found out when the call runs.
     x: Input.
@@ -62,7 +62,7 @@ _r_embedding = _s_embedding.fast
 
 
 @bound_by_schema
-def embedding(weight: T, indices: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def embedding(weight: T, indices: T, *more: Any, **unknown: NoReturn) -> T:
     """The rows of a table at the given positions, of shape indices.shape + weight.shape[1:].
     weight: Table of n rows, (n, ...).
     indices: Positions, of an integer dtype.
@@ -86,7 +86,7 @@ _r_embedding_dx = _s_embedding_dx.fast
 
 
 @bound_by_schema
-def embedding_dx(dy: T, indices: T, num_weight: int, *more: NoReturn, **unknown: NoReturn) -> T:
+def embedding_dx(dy: T, indices: T, num_weight: int, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of embedding: the rows of dy added up by position, (num_weight, ...).
     dy: Gradient of the result.
     indices: Positions, of an integer dtype.
@@ -111,7 +111,7 @@ _r_gather = _s_gather.fast
 
 
 @bound_by_schema
-def gather(x: T, axis: int, indices: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def gather(x: T, axis: int, indices: T, *more: Any, **unknown: NoReturn) -> T:
     """For each element of `indices`, the element of x at that position along `axis`, as torch.gather does.
     result[i][j] = x[i][indices[i][j]] for axis 1 and rank 2. Along the other axes `indices` may be smaller than x.
     x: Input.
@@ -137,7 +137,7 @@ _r_gather_dx = _s_gather_dx.fast
 
 
 @bound_by_schema
-def gather_dx(dy: T, axis: int, indices: T, shape: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
+def gather_dx(dy: T, axis: int, indices: T, shape: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> T:
     """Gradient of gather: each element of dy added at the position it was taken from.
     dy: Gradient of the result.
     axis: The axis to index.
@@ -165,7 +165,7 @@ _r_gather_nd = _s_gather_nd.fast
 
 
 @bound_by_schema
-def gather_nd(x: T, indices: T, batch_dims: int = 0, *more: NoReturn, **unknown: NoReturn) -> T:
+def gather_nd(x: T, indices: T, batch_dims: int = 0, *more: Any, **unknown: NoReturn) -> T:
     """The elements or slices of x at given coordinates: result[i...] = x[indices[0, i...], ..., indices[m-1, i...]].
     With batch_dims b, result[i, j...] = x[i, indices[0, i, j...], ...] for the first b axes i.
     x: Input.
@@ -192,7 +192,7 @@ _r_gather_nd_dx = _s_gather_nd_dx.fast
 
 @bound_by_schema
 def gather_nd_dx(
-    dy: T, indices: T, shape: int | Sequence[Dim], batch_dims: int = 0, *more: NoReturn, **unknown: NoReturn,
+    dy: T, indices: T, shape: int | Sequence[Dim], batch_dims: int = 0, *more: Any, **unknown: NoReturn,
 ) -> T:
     """Gradient of gather_nd: each element of dy added at the position it was taken from.
     dy: Gradient of the result.
@@ -221,7 +221,7 @@ _r_index_select = _s_index_select.fast
 
 
 @bound_by_schema
-def index_select(x: T, axis: int, indices: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def index_select(x: T, axis: int, indices: T, *more: Any, **unknown: NoReturn) -> T:
     """The slices of x at the given positions of an axis.
     x: Input.
     axis: The axis to index.
@@ -246,7 +246,7 @@ _r_scatter_add = _s_scatter_add.fast
 
 
 @bound_by_schema
-def scatter_add(x: T, axis: int, indices: T, src: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def scatter_add(x: T, axis: int, indices: T, src: T, *more: Any, **unknown: NoReturn) -> T:
     """x with each element of src added at its position along `axis`, given by `indices`, as torch.scatter_add does.
     x: Input.
     axis: The axis to index.
@@ -274,7 +274,7 @@ _r_scatter_elements = _s_scatter_elements.fast
 @bound_by_schema
 def scatter_elements(
     x: T, axis: int, indices: T, src: T, reduction: Literal['update', 'add', 'mul', 'min', 'max'] = 'update',
-    *more: NoReturn, **unknown: NoReturn,
+    *more: Any, **unknown: NoReturn,
 ) -> T:
     """x with each element of src written at its position along `axis`, given by `indices`, in order.
     y[i][indices[i][j]] = src[i][j] for axis 1, rank 2 and reduction "update"; other reductions combine it with the
@@ -305,7 +305,7 @@ _r_scatter_nd = _s_scatter_nd.fast
 
 @bound_by_schema
 def scatter_nd(
-    x: T, indices: T, src: T, reduction: Literal['update', 'add', 'mul', 'min', 'max'] = 'update', *more: NoReturn,
+    x: T, indices: T, src: T, reduction: Literal['update', 'add', 'mul', 'min', 'max'] = 'update', *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """x with each element or slice of src written at given coordinates, in order: y[indices[0, i...], ...,
@@ -335,8 +335,8 @@ _r_strided_set = _s_strided_set.fast
 
 @bound_by_schema
 def strided_set(
-    x: T, v: T, begin: int | Sequence[Dim], end: int | Sequence[Dim], strides: int | Sequence[Dim] = (),
-    *more: NoReturn, **unknown: NoReturn,
+    x: T, v: T, begin: int | Sequence[Dim], end: int | Sequence[Dim], strides: int | Sequence[Dim] = (), *more: Any,
+    **unknown: NoReturn,
 ) -> T:
     """x with x[begin:end:strides] replaced by v.
     x: Input.
@@ -371,7 +371,7 @@ _r_strided_slice = _s_strided_slice.fast
 
 @bound_by_schema
 def strided_slice(
-    x: T, begin: int | Sequence[Dim], end: int | Sequence[Dim], strides: int | Sequence[Dim] = (), *more: NoReturn,
+    x: T, begin: int | Sequence[Dim], end: int | Sequence[Dim], strides: int | Sequence[Dim] = (), *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """x[begin:end:strides] with NumPy's rules for negative and excessive bounds; trailing axes are kept whole.
@@ -407,7 +407,7 @@ _r_strided_slice_dx = _s_strided_slice_dx.fast
 @bound_by_schema
 def strided_slice_dx(
     dy: T, shape: int | Sequence[Dim], begin: int | Sequence[Dim], end: int | Sequence[Dim],
-    strides: int | Sequence[Dim] = (), *more: NoReturn, **unknown: NoReturn,
+    strides: int | Sequence[Dim] = (), *more: Any, **unknown: NoReturn,
 ) -> T:
     """Gradient of strided_slice: zeros, with dy at the sliced positions.
     dy: Gradient of the result.
@@ -444,7 +444,7 @@ _r_take = _s_take.fast
 
 @bound_by_schema
 def take(
-    x: T, indices: T, axis: int | None = None, mode: Literal['raise', 'clip', 'wrap'] = 'raise', *more: NoReturn,
+    x: T, indices: T, axis: int | None = None, mode: Literal['raise', 'clip', 'wrap'] = 'raise', *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """The elements (axis None) or slices of x at the given positions of an axis, as numpy.take does. The axis is
@@ -477,7 +477,7 @@ _r_take_dx = _s_take_dx.fast
 @bound_by_schema
 def take_dx(
     dy: T, indices: T, shape: int | Sequence[Dim], axis: int | None = None,
-    mode: Literal['raise', 'clip', 'wrap'] = 'raise', *more: NoReturn, **unknown: NoReturn,
+    mode: Literal['raise', 'clip', 'wrap'] = 'raise', *more: Any, **unknown: NoReturn,
 ) -> T:
     """Gradient of take: each element of dy added at the position it was taken from.
     dy: Gradient of the result.

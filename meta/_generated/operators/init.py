@@ -40,7 +40,7 @@ _r_arange = _s_arange.fast
 @bound_by_schema
 def arange(
     start: float | Dim, stop: float | Dim | None = None, step: float = 1, dtype: DTypeLike | None = None,
-    device: DeviceLike = 'cpu', *more: NoReturn, **unknown: NoReturn,
+    device: DeviceLike = 'cpu', *more: Any, **unknown: NoReturn,
 ) -> NDArray:
     """start, start + step, ... up to but excluding `stop`: ceil((stop - start) / step) values.
     start: First value; without `stop`, the end, and the first value is 0.
@@ -66,7 +66,7 @@ _r_eye = _s_eye.fast
 
 @bound_by_schema
 def eye(
-    n: int, m: int | None = None, dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu', *more: NoReturn,
+    n: int, m: int | None = None, dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu', *more: Any,
     **unknown: NoReturn,
 ) -> NDArray:
     """A matrix with ones on its diagonal and zeros elsewhere.
@@ -94,7 +94,7 @@ _r_full = _s_full.fast
 @bound_by_schema
 def full(
     shape: int | Sequence[Dim], fill_value: Number | Dim, dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu',
-    *more: NoReturn, **unknown: NoReturn,
+    *more: Any, **unknown: NoReturn,
 ) -> NDArray:
     """A tensor full of one value, converted to the dtype.
     shape: Shape of the result.
@@ -120,9 +120,7 @@ _r_full_like = _s_full_like.fast
 
 
 @bound_by_schema
-def full_like(
-    x: T, fill_value: Number | Dim, dtype: DTypeLike | None = None, *more: NoReturn, **unknown: NoReturn,
-) -> T:
+def full_like(x: T, fill_value: Number | Dim, dtype: DTypeLike | None = None, *more: Any, **unknown: NoReturn) -> T:
     """A tensor full of one value, converted to the dtype, of the shape of another.
     x: Tensor that determines shape and device of the result.
     fill_value: Value of every element.
@@ -145,7 +143,7 @@ _r_linspace = _s_linspace.fast
 
 @bound_by_schema
 def linspace(
-    start: float, stop: float, num: int, dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu', *more: NoReturn,
+    start: float, stop: float, num: int, dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu', *more: Any,
     **unknown: NoReturn,
 ) -> NDArray:
     """`num` evenly spaced values from `start` to `stop`, both included; only `start` if num is 1.
@@ -172,7 +170,7 @@ _r_one_hot = _s_one_hot.fast
 
 @bound_by_schema
 def one_hot(
-    indices: T, depth: int, dtype: DTypeLike = 'float32', axis: int = -1, *more: NoReturn, **unknown: NoReturn,
+    indices: T, depth: int, dtype: DTypeLike = 'float32', axis: int = -1, *more: Any, **unknown: NoReturn,
 ) -> T:
     """For each index a vector of zeros with a one at that position, along a new axis.
     indices: Positions of the ones, of an integer dtype; out-of-range positions give zeros only.
@@ -198,7 +196,7 @@ _r_ones = _s_ones.fast
 @explained_sizes(_s_ones)
 @bound_by_schema
 def ones(
-    shape: int | Sequence[Dim], dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu', *more: NoReturn,
+    shape: int | Sequence[Dim], dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu', *more: Any,
     **unknown: NoReturn,
 ) -> NDArray:
     """A tensor full of ones.
@@ -224,7 +222,7 @@ _r_ones_like = _s_ones_like.fast
 
 
 @bound_by_schema
-def ones_like(x: T, dtype: DTypeLike | None = None, *more: NoReturn, **unknown: NoReturn) -> T:
+def ones_like(x: T, dtype: DTypeLike | None = None, *more: Any, **unknown: NoReturn) -> T:
     """A tensor full of ones, of the shape of another.
     x: Tensor that determines shape and device of the result.
     dtype: Dtype of the result; None for the dtype of x.
@@ -247,7 +245,7 @@ _r_zeros = _s_zeros.fast
 @explained_sizes(_s_zeros)
 @bound_by_schema
 def zeros(
-    shape: int | Sequence[Dim], dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu', *more: NoReturn,
+    shape: int | Sequence[Dim], dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu', *more: Any,
     **unknown: NoReturn,
 ) -> NDArray:
     """A tensor full of zeros.
@@ -273,7 +271,7 @@ _r_zeros_like = _s_zeros_like.fast
 
 
 @bound_by_schema
-def zeros_like(x: T, dtype: DTypeLike | None = None, *more: NoReturn, **unknown: NoReturn) -> T:
+def zeros_like(x: T, dtype: DTypeLike | None = None, *more: Any, **unknown: NoReturn) -> T:
     """A tensor full of zeros, of the shape of another.
     x: Tensor that determines shape and device of the result.
     dtype: Dtype of the result; None for the dtype of x.

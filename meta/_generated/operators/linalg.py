@@ -38,7 +38,7 @@ _r_dense = _s_dense.fast
 
 
 @bound_by_schema
-def dense(x: T, w: T, bias: T | None = None, *more: NoReturn, **unknown: NoReturn) -> T:
+def dense(x: T, w: T, bias: T | None = None, *more: Any, **unknown: NoReturn) -> T:
     """x @ w^T + bias: (..., k) and (n, k) to (..., n). Half-precision products are accumulated in float32.
     x: Input, (..., k).
     w: Weight, (n, k).
@@ -63,9 +63,7 @@ _r_matmul = _s_matmul.fast
 
 
 @bound_by_schema
-def matmul(
-    x1: T, x2: T, transpose_a: bool = False, transpose_b: bool = False, *more: NoReturn, **unknown: NoReturn,
-) -> T:
+def matmul(x1: T, x2: T, transpose_a: bool = False, transpose_b: bool = False, *more: Any, **unknown: NoReturn) -> T:
     """Matrix product over the last two axes; leading axes broadcast. A 1-D operand is a row (on the left) or a column
     (on the right), and that axis is absent from the result, as with numpy.matmul. Half-precision products are
     accumulated in float32.

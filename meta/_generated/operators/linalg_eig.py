@@ -38,7 +38,7 @@ _r_eig = _s_eig.fast
 
 
 @bound_by_schema
-def eig(x: T, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T]:
+def eig(x: T, *more: Any, **unknown: NoReturn) -> tuple[T, T]:
     """Eigenvalues w (..., n), complex and in no order, and eigenvectors of length 1, the columns of v: x v = v
     diag(w). Their phases are arbitrary: the gradient is for losses that do not depend on them, and for distinct
     eigenvalues.

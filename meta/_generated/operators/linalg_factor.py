@@ -39,7 +39,7 @@ _r_cholesky_ex = _s_cholesky_ex.fast
 
 @bound_by_schema
 def cholesky_ex(
-    x: T, upper: bool = False, check_errors: bool = False, *more: NoReturn, **unknown: NoReturn,
+    x: T, upper: bool = False, check_errors: bool = False, *more: Any, **unknown: NoReturn,
 ) -> tuple[T, T]:
     """The lower triangular factor L of Hermitian positive-definite matrices L L^H, or the upper one of U^H U, and
     info, int32 (...,): 0, or the order of the first leading minor that is not positive; the factor is undefined
@@ -67,7 +67,7 @@ _r_eigh = _s_eigh.fast
 
 
 @bound_by_schema
-def eigh(x: T, upper: bool = False, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T]:
+def eigh(x: T, upper: bool = False, *more: Any, **unknown: NoReturn) -> tuple[T, T]:
     """Eigenvalues w (..., n), ascending, and eigenvectors, the orthonormal columns of v, of Hermitian matrices. The
     signs (phases) of eigenvectors are arbitrary; their gradient needs distinct eigenvalues.
     x: Square matrices, (..., n, n), float32 or float64.
@@ -93,7 +93,7 @@ _r_lu_factor_ex = _s_lu_factor_ex.fast
 
 @bound_by_schema
 def lu_factor_ex(
-    x: T, pivot: bool = True, check_errors: bool = False, *more: NoReturn, **unknown: NoReturn,
+    x: T, pivot: bool = True, check_errors: bool = False, *more: Any, **unknown: NoReturn,
 ) -> tuple[T, T, T]:
     """The factors of matrices P L U by Gaussian elimination with exchanges of rows: lu has L below the diagonal
     (whose own is ones) and U on and above it; pivots, int32 (..., min(m, n)): row i was exchanged with row
@@ -121,7 +121,7 @@ _r_pivots_to_permutation = _s_pivots_to_permutation.fast
 
 
 @bound_by_schema
-def pivots_to_permutation(pivots: T, size: int, *more: NoReturn, **unknown: NoReturn) -> T:
+def pivots_to_permutation(pivots: T, size: int, *more: Any, **unknown: NoReturn) -> T:
     """The order of rows, int64 (..., size), that exchanges of rows lead to: row i of P^T x is row order[i] of x.
     pivots: Row exchanges of `lu_factor_ex`, (..., k): row i was exchanged with row pivots[i] - 1.
     size: The number of rows, at least k.
@@ -142,7 +142,7 @@ _r_qr = _s_qr.fast
 
 
 @bound_by_schema
-def qr(x: T, complete: bool = False, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T]:
+def qr(x: T, complete: bool = False, *more: Any, **unknown: NoReturn) -> tuple[T, T]:
     """Orthonormal columns q and upper triangular r with q r = x: (..., m, k) and (..., k, n), k = min(m, n). Signs
     are as from LAPACK's Householder reflections: the diagonal of r may be negative.
     x: Matrices, (..., m, n), float32 or float64.
@@ -167,7 +167,7 @@ _r_svd = _s_svd.fast
 
 
 @bound_by_schema
-def svd(x: T, full_matrices: bool = True, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T, T]:
+def svd(x: T, full_matrices: bool = True, *more: Any, **unknown: NoReturn) -> tuple[T, T, T]:
     """Singular values s (..., k), descending, with orthonormal columns u and rows vh: x = u[..., :k] diag(s) vh[...,
     :k, :], k = min(m, n). The signs (phases) of singular vectors are arbitrary; their gradient needs distinct
     singular values. For a rank-deficient matrix, u and vh have no gradient.

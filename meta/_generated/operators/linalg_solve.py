@@ -38,7 +38,7 @@ _r_cofactor = _s_cofactor.fast
 
 
 @bound_by_schema
-def cofactor(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def cofactor(x: T, *more: Any, **unknown: NoReturn) -> T:
     """The matrices of cofactors det(x) x^-T, of singular matrices too: the gradient of `det`.
     x: Square matrices, (..., n, n), float32 or float64.
     """
@@ -61,7 +61,7 @@ _r_det = _s_det.fast
 
 
 @bound_by_schema
-def det(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def det(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Determinants of square matrices, (..., n, n) to (...,); 1 for n = 0.
     x: Square matrices, (..., n, n), float32 or float64.
     """
@@ -84,7 +84,7 @@ _r_inv_ex = _s_inv_ex.fast
 
 
 @bound_by_schema
-def inv_ex(x: T, check_errors: bool = False, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T]:
+def inv_ex(x: T, check_errors: bool = False, *more: Any, **unknown: NoReturn) -> tuple[T, T]:
     """Inverses of square matrices, and info, int32 (...,): 0, or the position, from 1, of the first 0 on the diagonal
     of U in P L U: the matrix is singular, and its inverse undefined.
     x: Square matrices, (..., n, n), float32 or float64.
@@ -109,7 +109,7 @@ _r_matrix_exp = _s_matrix_exp.fast
 
 
 @bound_by_schema
-def matrix_exp(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def matrix_exp(x: T, *more: Any, **unknown: NoReturn) -> T:
     """The exponential sum of x^k / k! of square matrices, by scaling and squaring.
     x: Square matrices, (..., n, n), float32 or float64.
     """
@@ -133,7 +133,7 @@ _r_pinv = _s_pinv.fast
 
 @bound_by_schema
 def pinv(
-    x: T, atol: T | None = None, rtol: T | None = None, hermitian: bool = False, *more: NoReturn, **unknown: NoReturn,
+    x: T, atol: T | None = None, rtol: T | None = None, hermitian: bool = False, *more: Any, **unknown: NoReturn,
 ) -> T:
     """Pseudo-inverses, (..., m, n) to (..., n, m), by singular values; those up to max(atol, rtol * the largest)
     count as zero. The gradient supposes that the rank does not change near x.
@@ -162,7 +162,7 @@ _r_slogdet = _s_slogdet.fast
 
 
 @bound_by_schema
-def slogdet(x: T, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T]:
+def slogdet(x: T, *more: Any, **unknown: NoReturn) -> tuple[T, T]:
     """The sign of determinants (a complex number of size 1 for complex ones), 0 for singular matrices, and the
     logarithm of their absolute value, then -inf.
     x: Square matrices, (..., n, n), float32 or float64.
@@ -186,7 +186,7 @@ _r_solve_ex = _s_solve_ex.fast
 
 
 @bound_by_schema
-def solve_ex(a: T, b: T, check_errors: bool = False, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T]:
+def solve_ex(a: T, b: T, check_errors: bool = False, *more: Any, **unknown: NoReturn) -> tuple[T, T]:
     """The solution x of a x = b by LU factorization, and the `info` of a, as in `inv_ex`.
     a: Square matrices, (..., n, n), float32 or float64.
     b: Right-hand sides, (..., n, k); batch axes broadcast.
@@ -211,7 +211,7 @@ _r_solve_triangular = _s_solve_triangular.fast
 
 
 @bound_by_schema
-def solve_triangular(a: T, b: T, upper: bool, unitriangular: bool = False, *more: NoReturn, **unknown: NoReturn) -> T:
+def solve_triangular(a: T, b: T, upper: bool, unitriangular: bool = False, *more: Any, **unknown: NoReturn) -> T:
     """The solution x of a x = b for triangular matrices a, by substitution. A 0 on the diagonal gives infinities.
     a: Triangular matrices, (..., n, n); the other triangle is not read.
     b: Right-hand sides, (..., n, k); batch axes broadcast.

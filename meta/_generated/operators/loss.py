@@ -39,7 +39,7 @@ _r_binary_cross_entropy = _s_binary_cross_entropy.fast
 
 @bound_by_schema
 def binary_cross_entropy(
-    x: T, target: T, weight: T | None = None, reduction: Literal['mean', 'sum', 'none'] = 'mean', *more: NoReturn,
+    x: T, target: T, weight: T | None = None, reduction: Literal['mean', 'sum', 'none'] = 'mean', *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """-weight * (target * log(x) + (1 - target) * log(1 - x)) of probabilities x, with logarithms of at least -100;
@@ -70,7 +70,7 @@ _r_binary_cross_entropy_with_logits = _s_binary_cross_entropy_with_logits.fast
 @bound_by_schema
 def binary_cross_entropy_with_logits(
     x: T, target: T, weight: T | None = None, pos_weight: T | None = None,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean', *more: NoReturn, **unknown: NoReturn,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean', *more: Any, **unknown: NoReturn,
 ) -> T:
     """-weight * (pos_weight * target * log(p) + (1 - target) * log(1 - p)) with p = sigmoid(x), computed without
     overflow; averaged, summed or element by element.
@@ -101,7 +101,7 @@ _r_binary_cross_entropy_with_logits_dx = _s_binary_cross_entropy_with_logits_dx.
 @bound_by_schema
 def binary_cross_entropy_with_logits_dx(
     x: T, target: T, dy: T, weight: T | None = None, pos_weight: T | None = None,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean', *more: NoReturn, **unknown: NoReturn,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean', *more: Any, **unknown: NoReturn,
 ) -> T:
     """Gradient of binary_cross_entropy_with_logits with respect to x.
     x: Predictions, floating.
@@ -132,7 +132,7 @@ _r_cross_entropy = _s_cross_entropy.fast
 @bound_by_schema
 def cross_entropy(
     x: T, target: T, weight: T | None = None, reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    ignore_index: int = -100, label_smoothing: float = 0.0, *more: NoReturn, **unknown: NoReturn,
+    ignore_index: int = -100, label_smoothing: float = 0.0, *more: Any, **unknown: NoReturn,
 ) -> T:
     """nll_loss of log_softmax(x), in one kernel and without overflow. Label smoothing as in C. Szegedy et al.,
     "Rethinking the Inception Architecture", 2016. Targets equal to ignore_index do not count; others must be
@@ -165,7 +165,7 @@ _r_cross_entropy_dx = _s_cross_entropy_dx.fast
 @bound_by_schema
 def cross_entropy_dx(
     x: T, target: T, dy: T, weight: T | None = None, reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    ignore_index: int = -100, label_smoothing: float = 0.0, *more: NoReturn, **unknown: NoReturn,
+    ignore_index: int = -100, label_smoothing: float = 0.0, *more: Any, **unknown: NoReturn,
 ) -> T:
     """Gradient of cross_entropy with respect to x: softmax(x) minus the target distribution, weighted, times dy.
     x: One number per class, along axis 1 (axis 0 of a vector).
@@ -196,7 +196,7 @@ _r_l1_loss = _s_l1_loss.fast
 
 @bound_by_schema
 def l1_loss(
-    x: T, target: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', *more: NoReturn, **unknown: NoReturn,
+    x: T, target: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', *more: Any, **unknown: NoReturn,
 ) -> T:
     """abs(x - target), averaged, summed or element by element.
     x: Predictions, floating.
@@ -223,7 +223,7 @@ _r_l1_loss_dx = _s_l1_loss_dx.fast
 
 @bound_by_schema
 def l1_loss_dx(
-    x: T, target: T, dy: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', *more: NoReturn, **unknown: NoReturn,
+    x: T, target: T, dy: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', *more: Any, **unknown: NoReturn,
 ) -> T:
     """Gradient of l1_loss with respect to x, 0 where x equals target; that with respect to target is its negative.
     x: Predictions, floating.
@@ -251,7 +251,7 @@ _r_mse_loss = _s_mse_loss.fast
 
 @bound_by_schema
 def mse_loss(
-    x: T, target: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', *more: NoReturn, **unknown: NoReturn,
+    x: T, target: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', *more: Any, **unknown: NoReturn,
 ) -> T:
     """(x - target)**2, averaged, summed or element by element.
     x: Predictions, floating.
@@ -278,7 +278,7 @@ _r_mse_loss_dx = _s_mse_loss_dx.fast
 
 @bound_by_schema
 def mse_loss_dx(
-    x: T, target: T, dy: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', *more: NoReturn, **unknown: NoReturn,
+    x: T, target: T, dy: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', *more: Any, **unknown: NoReturn,
 ) -> T:
     """Gradient of mse_loss with respect to x; that with respect to target is its negative.
     x: Predictions, floating.
@@ -307,7 +307,7 @@ _r_nll_loss = _s_nll_loss.fast
 @bound_by_schema
 def nll_loss(
     x: T, target: T, weight: T | None = None, reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    ignore_index: int = -100, label_smoothing: float = 0.0, *more: NoReturn, **unknown: NoReturn,
+    ignore_index: int = -100, label_smoothing: float = 0.0, *more: Any, **unknown: NoReturn,
 ) -> T:
     """The negative log-probability, in x, of the target class, times the weight of that class. The mean divides by
     the sum of these weights. Targets equal to ignore_index do not count; others must be classes.
@@ -340,7 +340,7 @@ _r_nll_loss_dx = _s_nll_loss_dx.fast
 def nll_loss_dx(
     dy: T, target: T, weight: T | None, shape: int | Sequence[Dim],
     reduction: Literal['mean', 'sum', 'none'] = 'mean', ignore_index: int = -100, label_smoothing: float = 0.0,
-    *more: NoReturn, **unknown: NoReturn,
+    *more: Any, **unknown: NoReturn,
 ) -> T:
     """Gradient of nll_loss with respect to x; it does not depend on x.
     dy: Gradient of the result.
@@ -373,7 +373,7 @@ _r_smooth_l1_loss = _s_smooth_l1_loss.fast
 
 @bound_by_schema
 def smooth_l1_loss(
-    x: T, target: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', beta: float = 1.0, *more: NoReturn,
+    x: T, target: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', beta: float = 1.0, *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """With d = x - target: d**2 / (2 beta) where abs(d) < beta, else abs(d) - beta / 2 (R. Girshick, "Fast R-CNN",
@@ -403,7 +403,7 @@ _r_smooth_l1_loss_dx = _s_smooth_l1_loss_dx.fast
 
 @bound_by_schema
 def smooth_l1_loss_dx(
-    x: T, target: T, dy: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', beta: float = 1.0, *more: NoReturn,
+    x: T, target: T, dy: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', beta: float = 1.0, *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """Gradient of smooth_l1_loss with respect to x; that with respect to target is its negative.

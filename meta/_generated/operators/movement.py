@@ -38,7 +38,7 @@ _r_flip = _s_flip.fast
 
 
 @bound_by_schema
-def flip(x: T, axis: int | Sequence[Dim] | None = None, *more: NoReturn, **unknown: NoReturn) -> T:
+def flip(x: T, axis: int | Sequence[Dim] | None = None, *more: Any, **unknown: NoReturn) -> T:
     """The elements in reverse order along axes.
     x: Input.
     axis: Axes to reverse; None for all of them.
@@ -66,8 +66,7 @@ _r_pad = _s_pad.fast
 @bound_by_schema
 def pad(
     x: T, pad_width: Sequence[int] | Sequence[Sequence[int]], pad_value: float = 0.0,
-    mode: Literal['constant', 'edge', 'reflect', 'symmetric', 'wrap'] = 'constant', *more: NoReturn,
-    **unknown: NoReturn,
+    mode: Literal['constant', 'edge', 'reflect', 'symmetric', 'wrap'] = 'constant', *more: Any, **unknown: NoReturn,
 ) -> T:
     """The tensor padded with one value or with copies of its elements, as numpy.pad does. For "reflect" widths are
     less than the size of the axis, for "symmetric" and "wrap" at most the size. Negative widths remove elements;
@@ -98,7 +97,7 @@ _r_repeat = _s_repeat.fast
 
 
 @bound_by_schema
-def repeat(x: T, repeats: int, axis: int | None = None, *more: NoReturn, **unknown: NoReturn) -> T:
+def repeat(x: T, repeats: int, axis: int | None = None, *more: Any, **unknown: NoReturn) -> T:
     """Each element repeated in sequence along an axis, as numpy.repeat does.
     x: Input.
     repeats: Number of copies of each element.
@@ -123,7 +122,7 @@ _r_roll = _s_roll.fast
 
 
 @bound_by_schema
-def roll(x: T, shift: int | Sequence[Dim], axis: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
+def roll(x: T, shift: int | Sequence[Dim], axis: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> T:
     """The elements shifted along axes; those shifted past one end reappear at the other.
     x: Input.
     shift: Number of positions by which elements move towards the end of each axis, cyclically.
@@ -152,7 +151,7 @@ _r_tile = _s_tile.fast
 
 
 @bound_by_schema
-def tile(x: T, reps: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
+def tile(x: T, reps: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> T:
     """The whole tensor repeated along each axis, as numpy.tile does.
     x: Input.
     reps: Number of copies of x along each axis; aligned with the last axes of x.
@@ -178,7 +177,7 @@ _r_tril = _s_tril.fast
 
 
 @bound_by_schema
-def tril(x: T, k: int = 0, *more: NoReturn, **unknown: NoReturn) -> T:
+def tril(x: T, k: int = 0, *more: Any, **unknown: NoReturn) -> T:
     """The lower triangles of matrices: elements above diagonal k become zero.
     x: Input of rank 2 or more: matrices in the last two axes.
     k: Index of the diagonal: 0 for the main one, positive above it.
@@ -202,7 +201,7 @@ _r_triu = _s_triu.fast
 
 
 @bound_by_schema
-def triu(x: T, k: int = 0, *more: NoReturn, **unknown: NoReturn) -> T:
+def triu(x: T, k: int = 0, *more: Any, **unknown: NoReturn) -> T:
     """The upper triangles of matrices: elements below diagonal k become zero.
     x: Input of rank 2 or more: matrices in the last two axes.
     k: Index of the diagonal: 0 for the main one, positive above it.

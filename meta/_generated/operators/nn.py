@@ -38,7 +38,7 @@ _r_bias_add = _s_bias_add.fast
 
 
 @bound_by_schema
-def bias_add(x: T, bias: T, axis: int = 1, *more: NoReturn, **unknown: NoReturn) -> T:
+def bias_add(x: T, bias: T, axis: int = 1, *more: Any, **unknown: NoReturn) -> T:
     """x plus a bias for each position of one axis, such as the channels of a convolution.
     x: Input.
     bias: One number for each index along `axis`, of the dtype of x.
@@ -63,7 +63,7 @@ _r_dropout = _s_dropout.fast
 
 
 @bound_by_schema
-def dropout(x: T, key: T, p: float = 0.5, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T]:
+def dropout(x: T, key: T, p: float = 0.5, *more: Any, **unknown: NoReturn) -> tuple[T, T]:
     """A random share p of the elements set to 0, the others divided by 1 - p (N. Srivastava et al., "Dropout", 2014).
     The mask, true where an element is kept, is `bernoulli(key, x.shape, 1 - p, "bool")`: it depends on the key and
     the position only, not on the device.
@@ -90,7 +90,7 @@ _r_dropout_dx = _s_dropout_dx.fast
 
 
 @bound_by_schema
-def dropout_dx(dy: T, mask: T, p: float = 0.5, *more: NoReturn, **unknown: NoReturn) -> T:
+def dropout_dx(dy: T, mask: T, p: float = 0.5, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of dropout: dy / (1 - p) where the mask is true, else 0.
     dy: Gradient of the result.
     mask: Mask returned by the forward operator, bool.
@@ -115,7 +115,7 @@ _r_log_softmax = _s_log_softmax.fast
 
 
 @bound_by_schema
-def log_softmax(x: T, axis: int = -1, *more: NoReturn, **unknown: NoReturn) -> T:
+def log_softmax(x: T, axis: int = -1, *more: Any, **unknown: NoReturn) -> T:
     """x - log(sum(exp(x))) along an axis: the logarithm of softmax, computed without overflow.
     x: Input of any shape, floating.
     axis: Axis along which the result sums to one.
@@ -139,7 +139,7 @@ _r_log_softmax_dx = _s_log_softmax_dx.fast
 
 
 @bound_by_schema
-def log_softmax_dx(y: T, dy: T, axis: int = -1, *more: NoReturn, **unknown: NoReturn) -> T:
+def log_softmax_dx(y: T, dy: T, axis: int = -1, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of log_softmax: dy - exp(y) * sum(dy, axis).
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.
@@ -164,7 +164,7 @@ _r_softmax = _s_softmax.fast
 
 
 @bound_by_schema
-def softmax(x: T, axis: int = -1, *more: NoReturn, **unknown: NoReturn) -> T:
+def softmax(x: T, axis: int = -1, *more: Any, **unknown: NoReturn) -> T:
     """exp(x) / sum(exp(x)) along an axis, computed without overflow.
     x: Input of any shape, floating.
     axis: Axis along which the result sums to one.
@@ -188,7 +188,7 @@ _r_softmax_dx = _s_softmax_dx.fast
 
 
 @bound_by_schema
-def softmax_dx(y: T, dy: T, axis: int = -1, *more: NoReturn, **unknown: NoReturn) -> T:
+def softmax_dx(y: T, dy: T, axis: int = -1, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of softmax: y * (dy - sum(y * dy, axis)).
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.

@@ -40,7 +40,7 @@ _r_batch_norm_infer = _s_batch_norm_infer.fast
 @bound_by_schema
 def batch_norm_infer(
     x: T, running_mean: T, running_var: T, w: T | None = None, b: T | None = None, eps: float = 1e-05, axis: int = 1,
-    *more: NoReturn, **unknown: NoReturn,
+    *more: Any, **unknown: NoReturn,
 ) -> T:
     """(x - running_mean) / sqrt(running_var + eps) * w + b, for each channel. The running statistics are constants:
     they have no gradient.
@@ -71,7 +71,7 @@ _r_batch_norm_stats = _s_batch_norm_stats.fast
 
 
 @bound_by_schema
-def batch_norm_stats(x: T, eps: float = 1e-05, axis: int = 1, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T, T]:
+def batch_norm_stats(x: T, eps: float = 1e-05, axis: int = 1, *more: Any, **unknown: NoReturn) -> tuple[T, T, T]:
     """The mean and the (population) variance of each channel, and 1 / sqrt(variance + eps), as batch_norm_train uses
     them; float32 if x is in half precision.
     x: Input, floating.
@@ -97,9 +97,7 @@ _r_batch_norm_sums = _s_batch_norm_sums.fast
 
 
 @bound_by_schema
-def batch_norm_sums(
-    dy: T, x: T, mean: T, invstd: T, axis: int = 1, *more: NoReturn, **unknown: NoReturn,
-) -> tuple[T, T]:
+def batch_norm_sums(dy: T, x: T, mean: T, invstd: T, axis: int = 1, *more: Any, **unknown: NoReturn) -> tuple[T, T]:
     """The gradients of batch_norm_train with respect to w and b, from which follows that with respect to x: the sums
     of dy * (x - mean) * invstd and of dy over each channel; float32 if x is in half precision.
     dy: Gradient of the result.
@@ -129,7 +127,7 @@ _r_batch_norm_train = _s_batch_norm_train.fast
 @bound_by_schema
 def batch_norm_train(
     x: T, running_mean: T, running_var: T, w: T | None = None, b: T | None = None, momentum: float = 0.1,
-    eps: float = 1e-05, axis: int = 1, *more: NoReturn, **unknown: NoReturn,
+    eps: float = 1e-05, axis: int = 1, *more: Any, **unknown: NoReturn,
 ) -> tuple[T, T, T, T, T]:
     """(x - mean) / sqrt(variance + eps) * w + b, with mean and (population) variance of each channel over this batch
     (S. Ioffe, C. Szegedy, "Batch Normalization", 2015). The running statistics become (1 - momentum) * running +
@@ -165,7 +163,7 @@ _r_batch_norm_train_dxwb = _s_batch_norm_train_dxwb.fast
 
 @bound_by_schema
 def batch_norm_train_dxwb(
-    dy: T, x: T, w: T | None, mean: T, invstd: T, axis: int = 1, *more: NoReturn, **unknown: NoReturn,
+    dy: T, x: T, w: T | None, mean: T, invstd: T, axis: int = 1, *more: Any, **unknown: NoReturn,
 ) -> tuple[T, T, T]:
     """Gradients of batch_norm_train with respect to x (also through mean and variance), w and b. The gradients of w
     and b are float32 if x is in half precision.
@@ -197,7 +195,7 @@ _r_layer_norm = _s_layer_norm.fast
 @bound_by_schema
 def layer_norm(
     x: T, scale: T | None = None, bias: T | None = None, axis: int | Sequence[Dim] = (-1,), eps: float = 1e-05,
-    *more: NoReturn, **unknown: NoReturn,
+    *more: Any, **unknown: NoReturn,
 ) -> T:
     """(x - mean) / sqrt(variance + eps) * scale + bias, with mean and (population) variance over the given axes (J.
     Ba, J. Kiros, G. Hinton, "Layer Normalization", 2016). Halves are computed in float32.
@@ -229,7 +227,7 @@ _r_layer_norm_dwb = _s_layer_norm_dwb.fast
 
 @bound_by_schema
 def layer_norm_dwb(
-    x: T, dy: T, axis: int | Sequence[Dim] = (-1,), eps: float = 1e-05, *more: NoReturn, **unknown: NoReturn,
+    x: T, dy: T, axis: int | Sequence[Dim] = (-1,), eps: float = 1e-05, *more: Any, **unknown: NoReturn,
 ) -> tuple[T, T]:
     """Gradients of layer_norm with respect to scale and bias; float32 if x is in half precision.
     x: Input, floating.
@@ -259,7 +257,7 @@ _r_layer_norm_dx = _s_layer_norm_dx.fast
 
 @bound_by_schema
 def layer_norm_dx(
-    x: T, scale: T | None, dy: T, axis: int | Sequence[Dim] = (-1,), eps: float = 1e-05, *more: NoReturn,
+    x: T, scale: T | None, dy: T, axis: int | Sequence[Dim] = (-1,), eps: float = 1e-05, *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """Gradient of layer_norm with respect to x.
@@ -291,7 +289,7 @@ _r_layer_norm_dxwb = _s_layer_norm_dxwb.fast
 
 @bound_by_schema
 def layer_norm_dxwb(
-    x: T, scale: T | None, dy: T, axis: int | Sequence[Dim] = (-1,), eps: float = 1e-05, *more: NoReturn,
+    x: T, scale: T | None, dy: T, axis: int | Sequence[Dim] = (-1,), eps: float = 1e-05, *more: Any,
     **unknown: NoReturn,
 ) -> tuple[T, T, T]:
     """Gradients of layer_norm with respect to x, scale and bias, for dialects that compute all of them at once:
@@ -325,7 +323,7 @@ _r_layer_norm_train = _s_layer_norm_train.fast
 @bound_by_schema
 def layer_norm_train(
     x: T, scale: T | None = None, bias: T | None = None, axis: int | Sequence[Dim] = (-1,), eps: float = 1e-05,
-    *more: NoReturn, **unknown: NoReturn,
+    *more: Any, **unknown: NoReturn,
 ) -> tuple[T, T, T]:
     """layer_norm, and what its gradient needs of each row: the mean, and 1 / sqrt(variance + eps). The normalised
     axes of both have size 1; they are float32 if x is in half precision.
@@ -357,7 +355,7 @@ _r_layer_norm_train_dxwb = _s_layer_norm_train_dxwb.fast
 
 @bound_by_schema
 def layer_norm_train_dxwb(
-    dy: T, x: T, scale: T | None, mean: T, invstd: T, axis: int | Sequence[Dim] = (-1,), *more: NoReturn,
+    dy: T, x: T, scale: T | None, mean: T, invstd: T, axis: int | Sequence[Dim] = (-1,), *more: Any,
     **unknown: NoReturn,
 ) -> tuple[T, T, T]:
     """Gradients of layer_norm_train with respect to x (also through mean and variance), scale and bias. The gradients
@@ -391,7 +389,7 @@ _r_rms_norm = _s_rms_norm.fast
 
 @bound_by_schema
 def rms_norm(
-    x: T, scale: T | None = None, axis: int | Sequence[Dim] = (-1,), eps: float = 1e-05, *more: NoReturn,
+    x: T, scale: T | None = None, axis: int | Sequence[Dim] = (-1,), eps: float = 1e-05, *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """x / sqrt(mean(x**2) + eps) * scale, with the mean over the given axes (B. Zhang, R. Sennrich, "Root Mean Square

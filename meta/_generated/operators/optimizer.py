@@ -40,7 +40,7 @@ _r_adagrad = _s_adagrad.fast
 @bound_by_schema
 def adagrad(
     x: T, dx: T, total: T, learning_rate: T | Number | Dim, eps: T | Number | Dim = 1e-10,
-    weight_decay: T | Number | Dim = 0.0, *more: NoReturn, **unknown: NoReturn,
+    weight_decay: T | Number | Dim = 0.0, *more: Any, **unknown: NoReturn,
 ) -> tuple[T, T]:
     """A step of Adagrad (J. Duchi et al., 2011), in place: total <- total + g**2 with g = dx + weight_decay * x, then
     x <- x - learning_rate * g / (sqrt(total) + eps). Returns x and total.
@@ -73,7 +73,7 @@ _r_adam = _s_adam.fast
 def adam(
     x: T, dx: T, m: T, v: T, step: T | Number | Dim | None, learning_rate: T | Number | Dim,
     beta1: T | Number | Dim = 0.9, beta2: T | Number | Dim = 0.999, eps: T | Number | Dim = 1e-08,
-    weight_decay: T | Number | Dim = 0.0, decoupled: bool = True, *more: NoReturn, **unknown: NoReturn,
+    weight_decay: T | Number | Dim = 0.0, decoupled: bool = True, *more: Any, **unknown: NoReturn,
 ) -> tuple[T, T, T]:
     """A step of Adam (D. Kingma and J. Ba, 2015), or with `decoupled` of AdamW (I. Loshchilov and F. Hutter, 2019),
     in place: m <- beta1 * m + (1 - beta1) * dx, v <- beta2 * v + (1 - beta2) * dx**2, x <- x - learning_rate * (m
@@ -114,7 +114,7 @@ _r_amsgrad = _s_amsgrad.fast
 def amsgrad(
     x: T, dx: T, m: T, v: T, v_max: T, step: T | Number | Dim | None, learning_rate: T | Number | Dim,
     beta1: T | Number | Dim = 0.9, beta2: T | Number | Dim = 0.999, eps: T | Number | Dim = 1e-08,
-    weight_decay: T | Number | Dim = 0.0, decoupled: bool = True, *more: NoReturn, **unknown: NoReturn,
+    weight_decay: T | Number | Dim = 0.0, decoupled: bool = True, *more: Any, **unknown: NoReturn,
 ) -> tuple[T, T, T, T]:
     """A step of Adam that divides by the largest v so far (S. Reddi et al., 2018), in place: m and v as in `adam`,
     v_max <- maximum(v_max, v), and v_max in place of v in the new x. Returns x, m, v and v_max.
@@ -152,8 +152,8 @@ _r_rmsprop = _s_rmsprop.fast
 @bound_by_schema
 def rmsprop(
     x: T, dx: T, v: T, velocity: T, learning_rate: T | Number | Dim, alpha: T | Number | Dim = 0.99,
-    eps: T | Number | Dim = 1e-08, weight_decay: T | Number | Dim = 0.0, momentum: T | Number | Dim = 0.0,
-    *more: NoReturn, **unknown: NoReturn,
+    eps: T | Number | Dim = 1e-08, weight_decay: T | Number | Dim = 0.0, momentum: T | Number | Dim = 0.0, *more: Any,
+    **unknown: NoReturn,
 ) -> tuple[T, T, T]:
     """A step of RMSprop (T. Tieleman and G. Hinton, 2012), in place: v <- alpha * v + (1 - alpha) * g**2 with g = dx
     + weight_decay * x, velocity <- momentum * velocity + g / (sqrt(v) + eps), x <- x - learning_rate * velocity.
@@ -189,8 +189,8 @@ _r_rmsprop_centered = _s_rmsprop_centered.fast
 @bound_by_schema
 def rmsprop_centered(
     x: T, dx: T, v: T, velocity: T, m: T, learning_rate: T | Number | Dim, alpha: T | Number | Dim = 0.99,
-    eps: T | Number | Dim = 1e-08, weight_decay: T | Number | Dim = 0.0, momentum: T | Number | Dim = 0.0,
-    *more: NoReturn, **unknown: NoReturn,
+    eps: T | Number | Dim = 1e-08, weight_decay: T | Number | Dim = 0.0, momentum: T | Number | Dim = 0.0, *more: Any,
+    **unknown: NoReturn,
 ) -> tuple[T, T, T, T]:
     """A step of RMSprop by the variance of the gradient (A. Graves, 2013), in place: as `rmsprop`, with m <- alpha *
     m + (1 - alpha) * g and v - m**2 in place of v in the new velocity. Returns x, v, velocity and m.
@@ -226,7 +226,7 @@ _r_sgd = _s_sgd.fast
 @bound_by_schema
 def sgd(
     x: T, dx: T, v: T, learning_rate: T | Number | Dim, momentum: T | Number | Dim = 0.0,
-    weight_decay: T | Number | Dim = 0.0, nesterov: bool = False, *more: NoReturn, **unknown: NoReturn,
+    weight_decay: T | Number | Dim = 0.0, nesterov: bool = False, *more: Any, **unknown: NoReturn,
 ) -> tuple[T, T]:
     """A step of gradient descent with momentum, in place: v <- momentum * v + dx + weight_decay * x, then x <- x -
     learning_rate * v. Returns x and v. (I. Sutskever et al., 2013, with the learning rate outside of the velocity,

@@ -38,7 +38,7 @@ _r_adaptive_avg_pool1d = _s_adaptive_avg_pool1d.fast
 
 
 @bound_by_schema
-def adaptive_avg_pool1d(x: T, size: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
+def adaptive_avg_pool1d(x: T, size: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> T:
     """Average pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
@@ -65,7 +65,7 @@ _r_adaptive_avg_pool1d_dx = _s_adaptive_avg_pool1d_dx.fast
 
 
 @bound_by_schema
-def adaptive_avg_pool1d_dx(dy: T, shape: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
+def adaptive_avg_pool1d_dx(dy: T, shape: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> T:
     """Gradient of adaptive average pooling.
     dy: Gradient of the result.
     shape: Shape of the forward operator's x.
@@ -91,7 +91,7 @@ _r_adaptive_avg_pool2d = _s_adaptive_avg_pool2d.fast
 
 
 @bound_by_schema
-def adaptive_avg_pool2d(x: T, size: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
+def adaptive_avg_pool2d(x: T, size: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> T:
     """Average pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
@@ -118,7 +118,7 @@ _r_adaptive_avg_pool2d_dx = _s_adaptive_avg_pool2d_dx.fast
 
 
 @bound_by_schema
-def adaptive_avg_pool2d_dx(dy: T, shape: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
+def adaptive_avg_pool2d_dx(dy: T, shape: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> T:
     """Gradient of adaptive average pooling.
     dy: Gradient of the result.
     shape: Shape of the forward operator's x.
@@ -144,7 +144,7 @@ _r_adaptive_avg_pool3d = _s_adaptive_avg_pool3d.fast
 
 
 @bound_by_schema
-def adaptive_avg_pool3d(x: T, size: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
+def adaptive_avg_pool3d(x: T, size: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> T:
     """Average pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
@@ -171,7 +171,7 @@ _r_adaptive_avg_pool3d_dx = _s_adaptive_avg_pool3d_dx.fast
 
 
 @bound_by_schema
-def adaptive_avg_pool3d_dx(dy: T, shape: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
+def adaptive_avg_pool3d_dx(dy: T, shape: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> T:
     """Gradient of adaptive average pooling.
     dy: Gradient of the result.
     shape: Shape of the forward operator's x.
@@ -197,7 +197,7 @@ _r_adaptive_max_pool1d = _s_adaptive_max_pool1d.fast
 
 
 @bound_by_schema
-def adaptive_max_pool1d(x: T, size: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
+def adaptive_max_pool1d(x: T, size: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> T:
     """Max pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
@@ -223,7 +223,7 @@ _r_adaptive_max_pool1d_dx = _s_adaptive_max_pool1d_dx.fast
 
 
 @bound_by_schema
-def adaptive_max_pool1d_dx(dy: T, indices: T, shape: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
+def adaptive_max_pool1d_dx(dy: T, indices: T, shape: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> T:
     """Gradient of adaptive max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
     indices: Indices from the forward operator.
@@ -250,9 +250,7 @@ _r_adaptive_max_pool1d_with_indices = _s_adaptive_max_pool1d_with_indices.fast
 
 
 @bound_by_schema
-def adaptive_max_pool1d_with_indices(
-    x: T, size: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn,
-) -> tuple[T, T]:
+def adaptive_max_pool1d_with_indices(x: T, size: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> tuple[T, T]:
     """Adaptive max pooling that also returns where the largest elements are: flat indices into the spatial axes of x,
     of int32 where that fits, else int64. Of equal elements the first, of several NaN the last.
     x: Input, (batch, channels, *spatial).
@@ -279,7 +277,7 @@ _r_adaptive_max_pool2d = _s_adaptive_max_pool2d.fast
 
 
 @bound_by_schema
-def adaptive_max_pool2d(x: T, size: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
+def adaptive_max_pool2d(x: T, size: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> T:
     """Max pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
@@ -305,7 +303,7 @@ _r_adaptive_max_pool2d_dx = _s_adaptive_max_pool2d_dx.fast
 
 
 @bound_by_schema
-def adaptive_max_pool2d_dx(dy: T, indices: T, shape: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
+def adaptive_max_pool2d_dx(dy: T, indices: T, shape: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> T:
     """Gradient of adaptive max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
     indices: Indices from the forward operator.
@@ -332,9 +330,7 @@ _r_adaptive_max_pool2d_with_indices = _s_adaptive_max_pool2d_with_indices.fast
 
 
 @bound_by_schema
-def adaptive_max_pool2d_with_indices(
-    x: T, size: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn,
-) -> tuple[T, T]:
+def adaptive_max_pool2d_with_indices(x: T, size: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> tuple[T, T]:
     """Adaptive max pooling that also returns where the largest elements are: flat indices into the spatial axes of x,
     of int32 where that fits, else int64. Of equal elements the first, of several NaN the last.
     x: Input, (batch, channels, *spatial).
@@ -361,7 +357,7 @@ _r_adaptive_max_pool3d = _s_adaptive_max_pool3d.fast
 
 
 @bound_by_schema
-def adaptive_max_pool3d(x: T, size: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
+def adaptive_max_pool3d(x: T, size: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> T:
     """Max pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
@@ -387,7 +383,7 @@ _r_adaptive_max_pool3d_dx = _s_adaptive_max_pool3d_dx.fast
 
 
 @bound_by_schema
-def adaptive_max_pool3d_dx(dy: T, indices: T, shape: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
+def adaptive_max_pool3d_dx(dy: T, indices: T, shape: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> T:
     """Gradient of adaptive max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
     indices: Indices from the forward operator.
@@ -414,9 +410,7 @@ _r_adaptive_max_pool3d_with_indices = _s_adaptive_max_pool3d_with_indices.fast
 
 
 @bound_by_schema
-def adaptive_max_pool3d_with_indices(
-    x: T, size: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn,
-) -> tuple[T, T]:
+def adaptive_max_pool3d_with_indices(x: T, size: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> tuple[T, T]:
     """Adaptive max pooling that also returns where the largest elements are: flat indices into the spatial axes of x,
     of int32 where that fits, else int64. Of equal elements the first, of several NaN the last.
     x: Input, (batch, channels, *spatial).
@@ -446,7 +440,7 @@ _i_avg_pool1d = KnownItems()
 @bound_by_schema
 def avg_pool1d(
     x: T, kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (), padding: int | Sequence[Dim] = (0,),
-    dilation: int | Sequence[Dim] = (1,), ceil_mode: bool = False, count_include_pad: bool = True, *more: NoReturn,
+    dilation: int | Sequence[Dim] = (1,), ceil_mode: bool = False, count_include_pad: bool = True, *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """The mean of each window. Of a window that `ceil_mode` keeps, only what is inside x and its padding counts. Half
@@ -487,7 +481,7 @@ _i_avg_pool1d_dx = KnownItems()
 def avg_pool1d_dx(
     dy: T, shape: int | Sequence[Dim], kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (),
     padding: int | Sequence[Dim] = (0,), dilation: int | Sequence[Dim] = (1,), ceil_mode: bool = False,
-    count_include_pad: bool = True, *more: NoReturn, **unknown: NoReturn,
+    count_include_pad: bool = True, *more: Any, **unknown: NoReturn,
 ) -> T:
     """Gradient of average pooling: every dy in equal parts to the elements of its window.
     dy: Gradient of the result.
@@ -525,7 +519,7 @@ _i_avg_pool2d = KnownItems()
 @bound_by_schema
 def avg_pool2d(
     x: T, kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (), padding: int | Sequence[Dim] = (0, 0),
-    dilation: int | Sequence[Dim] = (1, 1), ceil_mode: bool = False, count_include_pad: bool = True, *more: NoReturn,
+    dilation: int | Sequence[Dim] = (1, 1), ceil_mode: bool = False, count_include_pad: bool = True, *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """The mean of each window. Of a window that `ceil_mode` keeps, only what is inside x and its padding counts. Half
@@ -566,7 +560,7 @@ _i_avg_pool2d_dx = KnownItems()
 def avg_pool2d_dx(
     dy: T, shape: int | Sequence[Dim], kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (),
     padding: int | Sequence[Dim] = (0, 0), dilation: int | Sequence[Dim] = (1, 1), ceil_mode: bool = False,
-    count_include_pad: bool = True, *more: NoReturn, **unknown: NoReturn,
+    count_include_pad: bool = True, *more: Any, **unknown: NoReturn,
 ) -> T:
     """Gradient of average pooling: every dy in equal parts to the elements of its window.
     dy: Gradient of the result.
@@ -604,8 +598,8 @@ _i_avg_pool3d = KnownItems()
 @bound_by_schema
 def avg_pool3d(
     x: T, kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (), padding: int | Sequence[Dim] = (0, 0, 0),
-    dilation: int | Sequence[Dim] = (1, 1, 1), ceil_mode: bool = False, count_include_pad: bool = True,
-    *more: NoReturn, **unknown: NoReturn,
+    dilation: int | Sequence[Dim] = (1, 1, 1), ceil_mode: bool = False, count_include_pad: bool = True, *more: Any,
+    **unknown: NoReturn,
 ) -> T:
     """The mean of each window. Of a window that `ceil_mode` keeps, only what is inside x and its padding counts. Half
     precisions accumulate in float32, integers in 64 bits; means of integers are cut off towards zero, as torch
@@ -645,7 +639,7 @@ _i_avg_pool3d_dx = KnownItems()
 def avg_pool3d_dx(
     dy: T, shape: int | Sequence[Dim], kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (),
     padding: int | Sequence[Dim] = (0, 0, 0), dilation: int | Sequence[Dim] = (1, 1, 1), ceil_mode: bool = False,
-    count_include_pad: bool = True, *more: NoReturn, **unknown: NoReturn,
+    count_include_pad: bool = True, *more: Any, **unknown: NoReturn,
 ) -> T:
     """Gradient of average pooling: every dy in equal parts to the elements of its window.
     dy: Gradient of the result.
@@ -683,7 +677,7 @@ _i_max_pool1d = KnownItems()
 @bound_by_schema
 def max_pool1d(
     x: T, kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (), padding: int | Sequence[Dim] = (0,),
-    dilation: int | Sequence[Dim] = (1,), ceil_mode: bool = False, *more: NoReturn, **unknown: NoReturn,
+    dilation: int | Sequence[Dim] = (1,), ceil_mode: bool = False, *more: Any, **unknown: NoReturn,
 ) -> T:
     """The largest element of each window; NaN if one is. Half precisions, floats and integers.
     x: Input, (batch, channels, *spatial).
@@ -718,8 +712,8 @@ _i_max_pool1d_dx = KnownItems()
 @bound_by_schema
 def max_pool1d_dx(
     dy: T, indices: T, shape: int | Sequence[Dim], kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (),
-    padding: int | Sequence[Dim] = (0,), dilation: int | Sequence[Dim] = (1,), ceil_mode: bool = False,
-    *more: NoReturn, **unknown: NoReturn,
+    padding: int | Sequence[Dim] = (0,), dilation: int | Sequence[Dim] = (1,), ceil_mode: bool = False, *more: Any,
+    **unknown: NoReturn,
 ) -> T:
     """Gradient of max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
@@ -757,7 +751,7 @@ _i_max_pool1d_with_indices = KnownItems()
 @bound_by_schema
 def max_pool1d_with_indices(
     x: T, kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (), padding: int | Sequence[Dim] = (0,),
-    dilation: int | Sequence[Dim] = (1,), ceil_mode: bool = False, *more: NoReturn, **unknown: NoReturn,
+    dilation: int | Sequence[Dim] = (1,), ceil_mode: bool = False, *more: Any, **unknown: NoReturn,
 ) -> tuple[T, T]:
     """Max pooling that also returns where the largest elements are: flat indices into the spatial axes of x, of int32
     where that fits, else int64. Of equal elements the first, of several NaN the last; -1 for a window that has no
@@ -795,7 +789,7 @@ _i_max_pool2d = KnownItems()
 @bound_by_schema
 def max_pool2d(
     x: T, kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (), padding: int | Sequence[Dim] = (0, 0),
-    dilation: int | Sequence[Dim] = (1, 1), ceil_mode: bool = False, *more: NoReturn, **unknown: NoReturn,
+    dilation: int | Sequence[Dim] = (1, 1), ceil_mode: bool = False, *more: Any, **unknown: NoReturn,
 ) -> T:
     """The largest element of each window; NaN if one is. Half precisions, floats and integers.
     x: Input, (batch, channels, *spatial).
@@ -831,7 +825,7 @@ _i_max_pool2d_dx = KnownItems()
 def max_pool2d_dx(
     dy: T, indices: T, shape: int | Sequence[Dim], kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (),
     padding: int | Sequence[Dim] = (0, 0), dilation: int | Sequence[Dim] = (1, 1), ceil_mode: bool = False,
-    *more: NoReturn, **unknown: NoReturn,
+    *more: Any, **unknown: NoReturn,
 ) -> T:
     """Gradient of max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
@@ -869,7 +863,7 @@ _i_max_pool2d_with_indices = KnownItems()
 @bound_by_schema
 def max_pool2d_with_indices(
     x: T, kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (), padding: int | Sequence[Dim] = (0, 0),
-    dilation: int | Sequence[Dim] = (1, 1), ceil_mode: bool = False, *more: NoReturn, **unknown: NoReturn,
+    dilation: int | Sequence[Dim] = (1, 1), ceil_mode: bool = False, *more: Any, **unknown: NoReturn,
 ) -> tuple[T, T]:
     """Max pooling that also returns where the largest elements are: flat indices into the spatial axes of x, of int32
     where that fits, else int64. Of equal elements the first, of several NaN the last; -1 for a window that has no
@@ -907,7 +901,7 @@ _i_max_pool3d = KnownItems()
 @bound_by_schema
 def max_pool3d(
     x: T, kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (), padding: int | Sequence[Dim] = (0, 0, 0),
-    dilation: int | Sequence[Dim] = (1, 1, 1), ceil_mode: bool = False, *more: NoReturn, **unknown: NoReturn,
+    dilation: int | Sequence[Dim] = (1, 1, 1), ceil_mode: bool = False, *more: Any, **unknown: NoReturn,
 ) -> T:
     """The largest element of each window; NaN if one is. Half precisions, floats and integers.
     x: Input, (batch, channels, *spatial).
@@ -943,7 +937,7 @@ _i_max_pool3d_dx = KnownItems()
 def max_pool3d_dx(
     dy: T, indices: T, shape: int | Sequence[Dim], kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (),
     padding: int | Sequence[Dim] = (0, 0, 0), dilation: int | Sequence[Dim] = (1, 1, 1), ceil_mode: bool = False,
-    *more: NoReturn, **unknown: NoReturn,
+    *more: Any, **unknown: NoReturn,
 ) -> T:
     """Gradient of max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
@@ -981,7 +975,7 @@ _i_max_pool3d_with_indices = KnownItems()
 @bound_by_schema
 def max_pool3d_with_indices(
     x: T, kernel: int | Sequence[Dim], stride: int | Sequence[Dim] = (), padding: int | Sequence[Dim] = (0, 0, 0),
-    dilation: int | Sequence[Dim] = (1, 1, 1), ceil_mode: bool = False, *more: NoReturn, **unknown: NoReturn,
+    dilation: int | Sequence[Dim] = (1, 1, 1), ceil_mode: bool = False, *more: Any, **unknown: NoReturn,
 ) -> tuple[T, T]:
     """Max pooling that also returns where the largest elements are: flat indices into the spatial axes of x, of int32
     where that fits, else int64. Of equal elements the first, of several NaN the last; -1 for a window that has no

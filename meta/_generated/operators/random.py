@@ -39,8 +39,7 @@ _r_bernoulli = _s_bernoulli.fast
 
 @bound_by_schema
 def bernoulli(
-    key: T, shape: int | Sequence[Dim], p: float = 0.5, dtype: DTypeLike = 'float32', *more: NoReturn,
-    **unknown: NoReturn,
+    key: T, shape: int | Sequence[Dim], p: float = 0.5, dtype: DTypeLike = 'float32', *more: Any, **unknown: NoReturn,
 ) -> T:
     """1 with probability p, else 0.
     key: Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.
@@ -67,8 +66,8 @@ _r_normal = _s_normal.fast
 
 @bound_by_schema
 def normal(
-    key: T, shape: int | Sequence[Dim], mean: float = 0.0, std: float = 1.0, dtype: DTypeLike = 'float32',
-    *more: NoReturn, **unknown: NoReturn,
+    key: T, shape: int | Sequence[Dim], mean: float = 0.0, std: float = 1.0, dtype: DTypeLike = 'float32', *more: Any,
+    **unknown: NoReturn,
 ) -> T:
     """Normally distributed numbers (by the transform of G. Box and M. Muller, 1958), at most 6.6 standard deviations
     from the mean in float32 and less precise dtypes, 8.6 in float64.
@@ -96,7 +95,7 @@ _r_poisson = _s_poisson.fast
 
 
 @bound_by_schema
-def poisson(key: T, rate: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def poisson(key: T, rate: T, *more: Any, **unknown: NoReturn) -> T:
     """Numbers of Poisson distributions, one for each rate, in its dtype; NaN for negative rates, inf for inf. By
     inversion for rates below 10, else by the transformed rejection method PTRS (W. Hoermann, "The Transformed
     Rejection Method for Generating Poisson Random Variables", 1993). The gradient is zero.
@@ -123,7 +122,7 @@ _r_randint = _s_randint.fast
 
 @bound_by_schema
 def randint(
-    key: T, shape: int | Sequence[Dim], low: int, high: int, dtype: DTypeLike = 'int64', *more: NoReturn,
+    key: T, shape: int | Sequence[Dim], low: int, high: int, dtype: DTypeLike = 'int64', *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """Uniformly distributed integers in [low, high).
@@ -151,7 +150,7 @@ _r_standard_gamma = _s_standard_gamma.fast
 
 
 @bound_by_schema
-def standard_gamma(key: T, alpha: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def standard_gamma(key: T, alpha: T, *more: Any, **unknown: NoReturn) -> T:
     """Numbers of gamma distributions of scale 1, one for each shape parameter, in its dtype; NaN for negative ones.
     By the method of G. Marsaglia and W. Tsang ("A Simple Method for Generating Gamma Variables", 2000). Results
     are at least the smallest normal number of the dtype, so that their logarithms are finite. The gradient is the
@@ -178,7 +177,7 @@ _r_standard_gamma_grad = _s_standard_gamma_grad.fast
 
 
 @bound_by_schema
-def standard_gamma_grad(alpha: T, sample: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def standard_gamma_grad(alpha: T, sample: T, *more: Any, **unknown: NoReturn) -> T:
     """The derivative of a gamma distributed number by its shape parameter at a fixed quantile (implicit
     reparametrisation; M. Figurnov and others, 2018). NaN for negative, infinite and NaN operands and for an alpha
     of 0.
@@ -205,8 +204,8 @@ _r_uniform = _s_uniform.fast
 
 @bound_by_schema
 def uniform(
-    key: T, shape: int | Sequence[Dim], low: float = 0.0, high: float = 1.0, dtype: DTypeLike = 'float32',
-    *more: NoReturn, **unknown: NoReturn,
+    key: T, shape: int | Sequence[Dim], low: float = 0.0, high: float = 1.0, dtype: DTypeLike = 'float32', *more: Any,
+    **unknown: NoReturn,
 ) -> T:
     """Uniformly distributed numbers in [low, high).
     key: Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.

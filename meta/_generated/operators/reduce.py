@@ -38,9 +38,7 @@ _r_all = _s_all.fast
 
 
 @bound_by_schema
-def all(
-    x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
-) -> T:
+def all(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: Any, **unknown: NoReturn) -> T:
     """Whether all elements are true (not 0).
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
@@ -64,9 +62,7 @@ _r_any = _s_any.fast
 
 
 @bound_by_schema
-def any(
-    x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
-) -> T:
+def any(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: Any, **unknown: NoReturn) -> T:
     """Whether any element is true (not 0).
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
@@ -90,7 +86,7 @@ _r_argmax = _s_argmax.fast
 
 
 @bound_by_schema
-def argmax(x: T, axis: int | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn) -> T:
+def argmax(x: T, axis: int | None = None, keepdims: bool = False, *more: Any, **unknown: NoReturn) -> T:
     """The position of the largest element as int64: the first of equal elements, or the first NaN. Without an axis,
     the position in row-major order.
     x: Input of any shape.
@@ -113,7 +109,7 @@ _r_argmin = _s_argmin.fast
 
 
 @bound_by_schema
-def argmin(x: T, axis: int | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn) -> T:
+def argmin(x: T, axis: int | None = None, keepdims: bool = False, *more: Any, **unknown: NoReturn) -> T:
     """The position of the smallest element as int64: the first of equal elements, or the first NaN. Without an axis,
     the position in row-major order.
     x: Input of any shape.
@@ -136,7 +132,7 @@ _r_cummax = _s_cummax.fast
 
 
 @bound_by_schema
-def cummax(x: T, axis: int, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T]:
+def cummax(x: T, axis: int, *more: Any, **unknown: NoReturn) -> tuple[T, T]:
     """The largest element up to each along an axis, and its position as int64: the last of equal ones. NaN wins.
     x: Input of any shape.
     axis: Axis to scan.
@@ -160,7 +156,7 @@ _r_cummin = _s_cummin.fast
 
 
 @bound_by_schema
-def cummin(x: T, axis: int, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T]:
+def cummin(x: T, axis: int, *more: Any, **unknown: NoReturn) -> tuple[T, T]:
     """The smallest element up to each along an axis, and its position as int64: the last of equal ones. NaN wins.
     x: Input of any shape.
     axis: Axis to scan.
@@ -184,9 +180,7 @@ _r_cumprod = _s_cumprod.fast
 
 
 @bound_by_schema
-def cumprod(
-    x: T, axis: int, exclusive: bool = False, reverse: bool = False, *more: NoReturn, **unknown: NoReturn,
-) -> T:
+def cumprod(x: T, axis: int, exclusive: bool = False, reverse: bool = False, *more: Any, **unknown: NoReturn) -> T:
     """Cumulative products along an axis. Integers and booleans give int64.
     x: Input of any shape.
     axis: Axis to scan.
@@ -212,9 +206,7 @@ _r_cumsum = _s_cumsum.fast
 
 
 @bound_by_schema
-def cumsum(
-    x: T, axis: int, exclusive: bool = False, reverse: bool = False, *more: NoReturn, **unknown: NoReturn,
-) -> T:
+def cumsum(x: T, axis: int, exclusive: bool = False, reverse: bool = False, *more: Any, **unknown: NoReturn) -> T:
     """Cumulative sums along an axis. Integers and booleans give int64.
     x: Input of any shape.
     axis: Axis to scan.
@@ -241,7 +233,7 @@ _r_logcumsumexp = _s_logcumsumexp.fast
 
 @bound_by_schema
 def logcumsumexp(
-    x: T, axis: int, exclusive: bool = False, reverse: bool = False, *more: NoReturn, **unknown: NoReturn,
+    x: T, axis: int, exclusive: bool = False, reverse: bool = False, *more: Any, **unknown: NoReturn,
 ) -> T:
     """log(cumsum(exp(x))) along an axis, computed without overflow. Integers and booleans give float32.
     x: Input of any shape.
@@ -269,7 +261,7 @@ _r_logsumexp = _s_logsumexp.fast
 
 @bound_by_schema
 def logsumexp(
-    x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
+    x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: Any, **unknown: NoReturn,
 ) -> T:
     """log(sum(exp(x))), computed without overflow; -inf for no elements. Integers and booleans give float32.
     x: Input of any shape.
@@ -297,9 +289,7 @@ _r_max = _s_max.fast
 
 
 @bound_by_schema
-def max(
-    x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
-) -> T:
+def max(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: Any, **unknown: NoReturn) -> T:
     """The largest element; NaN if any is NaN. Equal extrema share the gradient.
     Aliases: amax.
     x: Input of any shape.
@@ -330,7 +320,7 @@ _r_max_dx = _s_max_dx.fast
 
 @bound_by_schema
 def max_dx(
-    x: T, y: T, dy: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn,
+    x: T, y: T, dy: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """Gradient of max and min: dy shared equally by the elements of x that equal y.
@@ -361,9 +351,7 @@ _r_mean = _s_mean.fast
 
 
 @bound_by_schema
-def mean(
-    x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
-) -> T:
+def mean(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: Any, **unknown: NoReturn) -> T:
     """The arithmetic mean; NaN for no elements. Integers and booleans give float32.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
@@ -390,9 +378,7 @@ _r_min = _s_min.fast
 
 
 @bound_by_schema
-def min(
-    x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
-) -> T:
+def min(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: Any, **unknown: NoReturn) -> T:
     """The smallest element; NaN if any is NaN. Equal extrema share the gradient.
     Aliases: amin.
     x: Input of any shape.
@@ -422,9 +408,7 @@ _r_prod = _s_prod.fast
 
 
 @bound_by_schema
-def prod(
-    x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
-) -> T:
+def prod(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: Any, **unknown: NoReturn) -> T:
     """The product; 1 for no elements. Integers and booleans give int64.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
@@ -452,8 +436,7 @@ _r_prod_dx = _s_prod_dx.fast
 
 @bound_by_schema
 def prod_dx(
-    x: T, dy: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn,
-    **unknown: NoReturn,
+    x: T, dy: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: Any, **unknown: NoReturn,
 ) -> T:
     """Gradient of prod: dy times the product of the other elements, also at 0 and infinities, where torch divides the
     product by the element, which is NaN for an infinite one; NaN at NaN.
@@ -484,7 +467,7 @@ _r_std = _s_std.fast
 
 @bound_by_schema
 def std(
-    x: T, axis: int | Sequence[Dim] | None = None, correction: float = 1, keepdims: bool = False, *more: NoReturn,
+    x: T, axis: int | Sequence[Dim] | None = None, correction: float = 1, keepdims: bool = False, *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """The standard deviation: the square root of `var`. Integers and booleans give float32, complex numbers the dtype
@@ -515,9 +498,7 @@ _r_sum = _s_sum.fast
 
 
 @bound_by_schema
-def sum(
-    x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: NoReturn, **unknown: NoReturn,
-) -> T:
+def sum(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *more: Any, **unknown: NoReturn) -> T:
     """The sum; 0 for no elements. Integers and booleans give int64.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
@@ -544,7 +525,7 @@ _r_sum_to = _s_sum_to.fast
 
 
 @bound_by_schema
-def sum_to(x: T, shape: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
+def sum_to(x: T, shape: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> T:
     """x summed to a shape that broadcasts to the shape of x: the gradient of broadcasting.
     x: Input.
     shape: A shape that broadcasts to the shape of x.
@@ -571,7 +552,7 @@ _r_var = _s_var.fast
 
 @bound_by_schema
 def var(
-    x: T, axis: int | Sequence[Dim] | None = None, correction: float = 1, keepdims: bool = False, *more: NoReturn,
+    x: T, axis: int | Sequence[Dim] | None = None, correction: float = 1, keepdims: bool = False, *more: Any,
     **unknown: NoReturn,
 ) -> T:
     """The sum of squared distances from the mean divided by the number of elements less `correction`; NaN if that is

@@ -38,7 +38,7 @@ _r_argsort = _s_argsort.fast
 
 
 @bound_by_schema
-def argsort(x: T, axis: int = -1, descending: bool = False, *more: NoReturn, **unknown: NoReturn) -> T:
+def argsort(x: T, axis: int = -1, descending: bool = False, *more: Any, **unknown: NoReturn) -> T:
     """The positions, as int64, that sort the elements along an axis. Equal elements keep their order; NaN counts as
     larger than every number.
     x: Input of any shape.
@@ -61,7 +61,7 @@ _r_binary_search = _s_binary_search.fast
 
 
 @bound_by_schema
-def binary_search(sequence: T, values: T, right: bool = False, *more: NoReturn, **unknown: NoReturn) -> T:
+def binary_search(sequence: T, values: T, right: bool = False, *more: Any, **unknown: NoReturn) -> T:
     """The positions, as int64, at which values would be put into ascending rows: before equal elements, or behind
     them. NaN counts as larger than every number.
     sequence: Ascending rows along the last axis; a vector serves values of any shape.
@@ -84,7 +84,7 @@ _r_rank_positions = _s_rank_positions.fast
 
 
 @bound_by_schema
-def rank_positions(x: T, ranks: T, axis: int = -1, *more: NoReturn, **unknown: NoReturn) -> T:
+def rank_positions(x: T, ranks: T, axis: int = -1, *more: Any, **unknown: NoReturn) -> T:
     """The positions, as int64, of the elements that a sort along an axis would put at given ranks, without sorting.
     Equal elements keep their order; NaN counts as larger than every number.
     x: Input of any shape.
@@ -107,7 +107,7 @@ _r_sort = _s_sort.fast
 
 
 @bound_by_schema
-def sort(x: T, axis: int = -1, descending: bool = False, *more: NoReturn, **unknown: NoReturn) -> T:
+def sort(x: T, axis: int = -1, descending: bool = False, *more: Any, **unknown: NoReturn) -> T:
     """The elements sorted along an axis. NaN counts as larger than every number.
     x: Input of any shape.
     axis: Axis to sort along.
@@ -132,7 +132,7 @@ _r_topk = _s_topk.fast
 
 
 @bound_by_schema
-def topk(x: T, k: int, axis: int = -1, largest: bool = True, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T]:
+def topk(x: T, k: int, axis: int = -1, largest: bool = True, *more: Any, **unknown: NoReturn) -> tuple[T, T]:
     """The k largest (or smallest) elements along an axis, sorted, and their positions as int64. Equal elements keep
     their order; NaN counts as larger than every number.
     x: Input of any shape.

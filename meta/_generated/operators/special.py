@@ -38,7 +38,7 @@ _r_entr = _s_entr.fast
 
 
 @bound_by_schema
-def entr(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def entr(x: T, *more: Any, **unknown: NoReturn) -> T:
     """-x * log(x); 0 at 0, -inf below. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -61,7 +61,7 @@ _r_erfcx = _s_erfcx.fast
 
 
 @bound_by_schema
-def erfcx(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def erfcx(x: T, *more: Any, **unknown: NoReturn) -> T:
     """exp(x**2) * erfc(x), without underflow. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -84,7 +84,7 @@ _r_erfcx_integral = _s_erfcx_integral.fast
 
 
 @bound_by_schema
-def erfcx_integral(n: int, x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def erfcx_integral(n: int, x: T, *more: Any, **unknown: NoReturn) -> T:
     """exp(x**2) times the n-th repeated integral of erfc from x to infinity; erfcx for n = 0. Its derivative is -2 (n
     + 1) times the next one. Integers and booleans give float32.
     n: How often erfc is integrated, 0 to 30.
@@ -109,7 +109,7 @@ _r_erfinv = _s_erfinv.fast
 
 
 @bound_by_schema
-def erfinv(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def erfinv(x: T, *more: Any, **unknown: NoReturn) -> T:
     """The inverse of erf; NaN outside of [-1, 1]. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -132,7 +132,7 @@ _r_i0 = _s_i0.fast
 
 
 @bound_by_schema
-def i0(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def i0(x: T, *more: Any, **unknown: NoReturn) -> T:
     """The modified Bessel function of the first kind of order 0. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -155,7 +155,7 @@ _r_i0e = _s_i0e.fast
 
 
 @bound_by_schema
-def i0e(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def i0e(x: T, *more: Any, **unknown: NoReturn) -> T:
     """exp(-|x|) * i0(x), without overflow. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -178,7 +178,7 @@ _r_i1 = _s_i1.fast
 
 
 @bound_by_schema
-def i1(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def i1(x: T, *more: Any, **unknown: NoReturn) -> T:
     """The modified Bessel function of the first kind of order 1. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -201,7 +201,7 @@ _r_i1e = _s_i1e.fast
 
 
 @bound_by_schema
-def i1e(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def i1e(x: T, *more: Any, **unknown: NoReturn) -> T:
     """exp(-|x|) * i1(x), without overflow. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -224,7 +224,7 @@ _r_log_ndtr = _s_log_ndtr.fast
 
 
 @bound_by_schema
-def log_ndtr(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def log_ndtr(x: T, *more: Any, **unknown: NoReturn) -> T:
     """log(ndtr(x)), without underflow. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -247,7 +247,7 @@ _r_ndtr = _s_ndtr.fast
 
 
 @bound_by_schema
-def ndtr(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def ndtr(x: T, *more: Any, **unknown: NoReturn) -> T:
     """The distribution function of the standard normal distribution. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -270,7 +270,7 @@ _r_ndtri = _s_ndtri.fast
 
 
 @bound_by_schema
-def ndtri(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def ndtri(x: T, *more: Any, **unknown: NoReturn) -> T:
     """The inverse of ndtr; NaN outside of [0, 1]. Integers and booleans give float32.
     x: Input of any shape.
     """

@@ -38,7 +38,7 @@ _r_bitcast = _s_bitcast.fast
 
 
 @bound_by_schema
-def bitcast(x: T, dtype: DTypeLike, *more: NoReturn, **unknown: NoReturn) -> T:
+def bitcast(x: T, dtype: DTypeLike, *more: Any, **unknown: NoReturn) -> T:
     """The same bits as numbers of another dtype of the same width, such as the words of floats.
     x: Input of any shape.
     dtype: Dtype of the result, as wide as the dtype of x.
@@ -59,7 +59,7 @@ _r_broadcast_to = _s_broadcast_to.fast
 
 
 @bound_by_schema
-def broadcast_to(x: T, shape: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
+def broadcast_to(x: T, shape: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> T:
     """x repeated along axes of size 1 and new leading axes, to a larger shape.
     x: Input of any shape.
     shape: A shape that x broadcasts to.
@@ -85,7 +85,7 @@ _r_broadcast_to_like = _s_broadcast_to_like.fast
 
 
 @bound_by_schema
-def broadcast_to_like(x: T, like: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def broadcast_to_like(x: T, like: T, *more: Any, **unknown: NoReturn) -> T:
     """x repeated along axes of size 1 and new leading axes, to the shape of another tensor.
     x: Input of any shape.
     like: Tensor that determines shape or dtype of the result; its values are not used.
@@ -109,7 +109,7 @@ _r_cast = _s_cast.fast
 
 
 @bound_by_schema
-def cast(x: T, dtype: DTypeLike, *more: NoReturn, **unknown: NoReturn) -> T:
+def cast(x: T, dtype: DTypeLike, *more: Any, **unknown: NoReturn) -> T:
     """The same values in another dtype; floats are truncated towards zero when cast to integers.
     Aliases: astype.
     x: Input of any shape.
@@ -136,7 +136,7 @@ _r_cast_like = _s_cast_like.fast
 
 
 @bound_by_schema
-def cast_like(x: T, like: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def cast_like(x: T, like: T, *more: Any, **unknown: NoReturn) -> T:
     """The same values in the dtype of another tensor.
     x: Input of any shape.
     like: Tensor that determines shape or dtype of the result; its values are not used.
@@ -160,7 +160,7 @@ _r_concatenate = _s_concatenate.fast
 
 
 @bound_by_schema
-def concatenate(xs: Sequence[T], axis: int = 0, *more: NoReturn, **unknown: NoReturn) -> T:
+def concatenate(xs: Sequence[T], axis: int = 0, *more: Any, **unknown: NoReturn) -> T:
     """Join tensors along an existing axis.
     Aliases: cat, concat.
     xs: Tensors whose shapes agree except along `axis`.
@@ -189,7 +189,7 @@ _r_device_copy = _s_device_copy.fast
 
 
 @bound_by_schema
-def device_copy(x: T, device: DeviceLike, *more: NoReturn, **unknown: NoReturn) -> T:
+def device_copy(x: T, device: DeviceLike, *more: Any, **unknown: NoReturn) -> T:
     """The tensor on another device.
     x: Input of any shape.
     device: Device of the result.
@@ -213,7 +213,7 @@ _r_expand_dims = _s_expand_dims.fast
 
 
 @bound_by_schema
-def expand_dims(x: T, axis: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
+def expand_dims(x: T, axis: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> T:
     """The same elements with new axes of size 1.
     Aliases: unsqueeze.
     x: Input of any shape.
@@ -243,7 +243,7 @@ _r_moveaxis = _s_moveaxis.fast
 
 @bound_by_schema
 def moveaxis(
-    x: T, source: int | Sequence[Dim], destination: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn,
+    x: T, source: int | Sequence[Dim], destination: int | Sequence[Dim], *more: Any, **unknown: NoReturn,
 ) -> T:
     """Axes moved to other positions; the others keep their order.
     Aliases: movedim.
@@ -276,7 +276,7 @@ _r_reshape = _s_reshape.fast
 
 
 @bound_by_schema
-def reshape(x: T, shape: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
+def reshape(x: T, shape: int | Sequence[Dim], *more: Any, **unknown: NoReturn) -> T:
     """The same elements, in row-major order, with another shape.
     Aliases: view.
     x: Input of any shape.
@@ -305,7 +305,7 @@ _r_reshape_like = _s_reshape_like.fast
 
 
 @bound_by_schema
-def reshape_like(x: T, like: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def reshape_like(x: T, like: T, *more: Any, **unknown: NoReturn) -> T:
     """The same elements, in row-major order, with the shape of another tensor.
     x: Input of any shape.
     like: Tensor that determines shape or dtype of the result; its values are not used.
@@ -329,7 +329,7 @@ _r_shape = _s_shape.fast
 
 
 @bound_by_schema
-def shape(x: T, *more: NoReturn, **unknown: NoReturn) -> tuple[int, ...]:
+def shape(x: T, *more: Any, **unknown: NoReturn) -> tuple[int, ...]:
     """The shape of the tensor, as a tuple of ints, known without a kernel.
     x: Input of any shape.
     """
@@ -344,7 +344,7 @@ _r_split = _s_split.fast
 
 @bound_by_schema
 def split(
-    x: T, indices_or_sections: int | Sequence[int], axis: int = 0, *more: NoReturn, **unknown: NoReturn,
+    x: T, indices_or_sections: int | Sequence[int], axis: int = 0, *more: Any, **unknown: NoReturn,
 ) -> tuple[T, ...]:
     """Split a tensor along an axis into equal sections, or at positions 0 <= i <= size in ascending order. Returns a
     tuple with one tensor per section, or one more tensor than positions.
@@ -371,7 +371,7 @@ _r_squeeze = _s_squeeze.fast
 
 
 @bound_by_schema
-def squeeze(x: T, axis: int | Sequence[Dim] | None = None, *more: NoReturn, **unknown: NoReturn) -> T:
+def squeeze(x: T, axis: int | Sequence[Dim] | None = None, *more: Any, **unknown: NoReturn) -> T:
     """The same elements without axes of size 1.
     x: Input of any shape.
     axis: Axes of size 1 to remove; None for all of them.
@@ -397,7 +397,7 @@ _r_stack = _s_stack.fast
 
 
 @bound_by_schema
-def stack(xs: Sequence[T], axis: int = 0, *more: NoReturn, **unknown: NoReturn) -> T:
+def stack(xs: Sequence[T], axis: int = 0, *more: Any, **unknown: NoReturn) -> T:
     """Join tensors of one shape along a new axis.
     xs: Tensors of one shape.
     axis: Position of the new axis in the result.
@@ -421,7 +421,7 @@ _r_stop_gradient = _s_stop_gradient.fast
 
 
 @bound_by_schema
-def stop_gradient(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def stop_gradient(x: T, *more: Any, **unknown: NoReturn) -> T:
     """The tensor itself, without a gradient.
     x: Input of any shape.
     """
@@ -441,7 +441,7 @@ _r_straight_through = _s_straight_through.fast
 
 
 @bound_by_schema
-def straight_through(x: T, source: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def straight_through(x: T, source: T, *more: Any, **unknown: NoReturn) -> T:
     """The values of x with the gradient of `source`, whatever both were computed from: a straight-through estimator.
     x: Input of any shape.
     source: Tensor of the type of x; its values are not used.
@@ -465,7 +465,7 @@ _r_swap_axis = _s_swap_axis.fast
 
 
 @bound_by_schema
-def swap_axis(x: T, axis1: int, axis2: int, *more: NoReturn, **unknown: NoReturn) -> T:
+def swap_axis(x: T, axis1: int, axis2: int, *more: Any, **unknown: NoReturn) -> T:
     """Two axes exchanged.
     Aliases: swapaxes.
     x: Input of any shape.
@@ -493,7 +493,7 @@ _r_transpose = _s_transpose.fast
 
 
 @bound_by_schema
-def transpose(x: T, axes: int | Sequence[Dim] | None = None, *more: NoReturn, **unknown: NoReturn) -> T:
+def transpose(x: T, axes: int | Sequence[Dim] | None = None, *more: Any, **unknown: NoReturn) -> T:
     """The axes in another order: axis i of the result is axis axes[i] of x.
     Aliases: permute.
     x: Input of any shape.

@@ -38,7 +38,7 @@ _r_abs = _s_abs.fast
 
 
 @bound_by_schema
-def abs(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def abs(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Absolute value, for complex numbers sqrt(re**2 + im**2). Complex numbers give the dtype of their parts.
     Aliases: absolute.
     x: Input of any shape.
@@ -64,7 +64,7 @@ _r_acos = _s_acos.fast
 
 
 @bound_by_schema
-def acos(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def acos(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Inverse cosine, in [0, pi]; NaN outside of [-1, 1]. Integers and booleans give float32.
     Aliases: arccos.
     x: Input of any shape.
@@ -90,7 +90,7 @@ _r_acosh = _s_acosh.fast
 
 
 @bound_by_schema
-def acosh(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def acosh(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Inverse hyperbolic cosine; NaN below 1. Integers and booleans give float32.
     Aliases: arccosh.
     x: Input of any shape.
@@ -116,7 +116,7 @@ _r_asin = _s_asin.fast
 
 
 @bound_by_schema
-def asin(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def asin(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Inverse sine, in [-pi/2, pi/2]; NaN outside of [-1, 1]. Integers and booleans give float32.
     Aliases: arcsin.
     x: Input of any shape.
@@ -142,7 +142,7 @@ _r_asinh = _s_asinh.fast
 
 
 @bound_by_schema
-def asinh(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def asinh(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Inverse hyperbolic sine. Integers and booleans give float32.
     Aliases: arcsinh.
     x: Input of any shape.
@@ -168,7 +168,7 @@ _r_atan = _s_atan.fast
 
 
 @bound_by_schema
-def atan(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def atan(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Inverse tangent, in [-pi/2, pi/2]. Integers and booleans give float32.
     Aliases: arctan.
     x: Input of any shape.
@@ -194,7 +194,7 @@ _r_atanh = _s_atanh.fast
 
 
 @bound_by_schema
-def atanh(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def atanh(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Inverse hyperbolic tangent; NaN outside of [-1, 1]. Integers and booleans give float32.
     Aliases: arctanh.
     x: Input of any shape.
@@ -220,7 +220,7 @@ _r_bitwise_not = _s_bitwise_not.fast
 
 
 @bound_by_schema
-def bitwise_not(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def bitwise_not(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Each bit of an integer inverted; the negation of a boolean.
     Aliases: invert.
     x: Input of any shape.
@@ -243,7 +243,7 @@ _r_ceil = _s_ceil.fast
 
 
 @bound_by_schema
-def ceil(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def ceil(x: T, *more: Any, **unknown: NoReturn) -> T:
     """The least integer not below each element.
     x: Input of any shape.
     """
@@ -266,7 +266,7 @@ _r_celu = _s_celu.fast
 
 
 @bound_by_schema
-def celu(x: T, alpha: float = 1.0, *more: NoReturn, **unknown: NoReturn) -> T:
+def celu(x: T, alpha: float = 1.0, *more: Any, **unknown: NoReturn) -> T:
     """x above 0, alpha * (exp(x / alpha) - 1) below (J. T. Barron, 2017).
     x: Input of any shape.
     alpha: Minus the limit for x -> -inf.
@@ -290,7 +290,7 @@ _r_clip = _s_clip.fast
 
 
 @bound_by_schema
-def clip(x: T, min: float | None = None, max: float | None = None, *more: NoReturn, **unknown: NoReturn) -> T:
+def clip(x: T, min: float | None = None, max: float | None = None, *more: Any, **unknown: NoReturn) -> T:
     """min(max(x, `min`), `max`); NaN stays NaN. The result has the dtype of x, or float32 for integers with a float
     bound.
     Aliases: clamp.
@@ -319,9 +319,7 @@ _r_clip_dx = _s_clip_dx.fast
 
 
 @bound_by_schema
-def clip_dx(
-    x: T, dy: T, min: float | None = None, max: float | None = None, *more: NoReturn, **unknown: NoReturn,
-) -> T:
+def clip_dx(x: T, dy: T, min: float | None = None, max: float | None = None, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of clip: dy where x lies within the bounds or equals one, else 0, also where x is NaN.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
@@ -347,7 +345,7 @@ _r_copy = _s_copy.fast
 
 
 @bound_by_schema
-def copy(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def copy(x: T, *more: Any, **unknown: NoReturn) -> T:
     """The same values in new memory.
     Aliases: clone.
     x: Input of any shape.
@@ -373,7 +371,7 @@ _r_cos = _s_cos.fast
 
 
 @bound_by_schema
-def cos(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def cos(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Cosine of an angle in radians. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -396,7 +394,7 @@ _r_cosh = _s_cosh.fast
 
 
 @bound_by_schema
-def cosh(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def cosh(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Hyperbolic cosine. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -419,7 +417,7 @@ _r_deg2rad = _s_deg2rad.fast
 
 
 @bound_by_schema
-def deg2rad(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def deg2rad(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Degrees as radians, x * pi / 180. Integers and booleans give float32.
     Aliases: radians.
     x: Input of any shape.
@@ -445,7 +443,7 @@ _r_elu = _s_elu.fast
 
 
 @bound_by_schema
-def elu(x: T, alpha: float = 1.0, *more: NoReturn, **unknown: NoReturn) -> T:
+def elu(x: T, alpha: float = 1.0, *more: Any, **unknown: NoReturn) -> T:
     """x above 0, alpha * (exp(x) - 1) below (D.-A. Clevert et al., 2015).
     x: Input of any shape.
     alpha: Minus the limit for x -> -inf.
@@ -469,7 +467,7 @@ _r_elu_dx = _s_elu_dx.fast
 
 
 @bound_by_schema
-def elu_dx(x: T, dy: T, alpha: float = 1.0, *more: NoReturn, **unknown: NoReturn) -> T:
+def elu_dx(x: T, dy: T, alpha: float = 1.0, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of elu.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
@@ -494,7 +492,7 @@ _r_erf = _s_erf.fast
 
 
 @bound_by_schema
-def erf(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def erf(x: T, *more: Any, **unknown: NoReturn) -> T:
     """The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x. Integers and booleans give
     float32.
     x: Input of any shape.
@@ -518,7 +516,7 @@ _r_erf_dx = _s_erf_dx.fast
 
 
 @bound_by_schema
-def erf_dx(x: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def erf_dx(x: T, dy: T, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of erf.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
@@ -542,7 +540,7 @@ _r_erfc = _s_erfc.fast
 
 
 @bound_by_schema
-def erfc(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def erfc(x: T, *more: Any, **unknown: NoReturn) -> T:
     """1 - erf(x), accurate where that is close to 0. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -565,7 +563,7 @@ _r_exp = _s_exp.fast
 
 
 @bound_by_schema
-def exp(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def exp(x: T, *more: Any, **unknown: NoReturn) -> T:
     """e raised to each element. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -588,7 +586,7 @@ _r_exp2 = _s_exp2.fast
 
 
 @bound_by_schema
-def exp2(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def exp2(x: T, *more: Any, **unknown: NoReturn) -> T:
     """2 raised to each element. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -611,7 +609,7 @@ _r_expm1 = _s_expm1.fast
 
 
 @bound_by_schema
-def expm1(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def expm1(x: T, *more: Any, **unknown: NoReturn) -> T:
     """exp(x) - 1, accurate near 0. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -634,7 +632,7 @@ _r_floor = _s_floor.fast
 
 
 @bound_by_schema
-def floor(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def floor(x: T, *more: Any, **unknown: NoReturn) -> T:
     """The greatest integer not above each element.
     x: Input of any shape.
     """
@@ -657,7 +655,7 @@ _r_frac = _s_frac.fast
 
 
 @bound_by_schema
-def frac(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def frac(x: T, *more: Any, **unknown: NoReturn) -> T:
     """x - trunc(x), with the sign of x.
     x: Input of any shape.
     """
@@ -680,7 +678,7 @@ _r_frexp = _s_frexp.fast
 
 
 @bound_by_schema
-def frexp(x: T, *more: NoReturn, **unknown: NoReturn) -> tuple[T, T]:
+def frexp(x: T, *more: Any, **unknown: NoReturn) -> tuple[T, T]:
     """x as mantissa * 2**exponent: a mantissa of the dtype of x with 1/2 <= |mantissa| < 1, and an int32 exponent. 0,
     infinities and NaN are their own mantissa, with exponent 0.
     x: Input of any shape.
@@ -704,7 +702,7 @@ _r_gelu = _s_gelu.fast
 
 
 @bound_by_schema
-def gelu(x: T, approximate: Literal['none', 'tanh'] = 'none', *more: NoReturn, **unknown: NoReturn) -> T:
+def gelu(x: T, approximate: Literal['none', 'tanh'] = 'none', *more: Any, **unknown: NoReturn) -> T:
     """x * Phi(x), Phi the normal distribution function; with approximate="tanh", x / 2 * (1 + tanh(sqrt(2 / pi) * (x
     + 0.044715 * x**3))) (D. Hendrycks and K. Gimpel, 2016).
     x: Input of any shape.
@@ -729,7 +727,7 @@ _r_gelu_dx = _s_gelu_dx.fast
 
 
 @bound_by_schema
-def gelu_dx(x: T, dy: T, approximate: Literal['none', 'tanh'] = 'none', *more: NoReturn, **unknown: NoReturn) -> T:
+def gelu_dx(x: T, dy: T, approximate: Literal['none', 'tanh'] = 'none', *more: Any, **unknown: NoReturn) -> T:
     """Gradient of gelu.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
@@ -754,7 +752,7 @@ _r_isfinite = _s_isfinite.fast
 
 
 @bound_by_schema
-def isfinite(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def isfinite(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Whether each element is neither infinite nor NaN.
     x: Input of any shape.
     """
@@ -774,7 +772,7 @@ _r_isinf = _s_isinf.fast
 
 
 @bound_by_schema
-def isinf(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def isinf(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Whether each element is an infinity.
     x: Input of any shape.
     """
@@ -794,7 +792,7 @@ _r_isnan = _s_isnan.fast
 
 
 @bound_by_schema
-def isnan(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def isnan(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Whether each element is NaN.
     x: Input of any shape.
     """
@@ -814,7 +812,7 @@ _r_isneginf = _s_isneginf.fast
 
 
 @bound_by_schema
-def isneginf(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def isneginf(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Whether each element is minus infinity.
     x: Input of any shape.
     """
@@ -834,7 +832,7 @@ _r_isposinf = _s_isposinf.fast
 
 
 @bound_by_schema
-def isposinf(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def isposinf(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Whether each element is plus infinity.
     x: Input of any shape.
     """
@@ -854,7 +852,7 @@ _r_leaky_relu = _s_leaky_relu.fast
 
 
 @bound_by_schema
-def leaky_relu(x: T, alpha: float = 0.01, *more: NoReturn, **unknown: NoReturn) -> T:
+def leaky_relu(x: T, alpha: float = 0.01, *more: Any, **unknown: NoReturn) -> T:
     """x above 0, alpha * x below.
     x: Input of any shape.
     alpha: Slope for negative x.
@@ -878,7 +876,7 @@ _r_leaky_relu_dx = _s_leaky_relu_dx.fast
 
 
 @bound_by_schema
-def leaky_relu_dx(x: T, dy: T, alpha: float = 0.01, *more: NoReturn, **unknown: NoReturn) -> T:
+def leaky_relu_dx(x: T, dy: T, alpha: float = 0.01, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of leaky_relu.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
@@ -903,7 +901,7 @@ _r_log = _s_log.fast
 
 
 @bound_by_schema
-def log(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def log(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Natural logarithm; -inf at 0, NaN below. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -926,7 +924,7 @@ _r_log10 = _s_log10.fast
 
 
 @bound_by_schema
-def log10(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def log10(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Logarithm to base 10; -inf at 0, NaN below. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -949,7 +947,7 @@ _r_log1p = _s_log1p.fast
 
 
 @bound_by_schema
-def log1p(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def log1p(x: T, *more: Any, **unknown: NoReturn) -> T:
     """log(1 + x), accurate near 0. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -972,7 +970,7 @@ _r_log2 = _s_log2.fast
 
 
 @bound_by_schema
-def log2(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def log2(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Logarithm to base 2; -inf at 0, NaN below. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -995,7 +993,7 @@ _r_logical_not = _s_logical_not.fast
 
 
 @bound_by_schema
-def logical_not(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def logical_not(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Whether each element is zero (or false).
     x: Input of any shape.
     """
@@ -1015,7 +1013,7 @@ _r_logit = _s_logit.fast
 
 
 @bound_by_schema
-def logit(x: T, eps: float | None = None, *more: NoReturn, **unknown: NoReturn) -> T:
+def logit(x: T, eps: float | None = None, *more: Any, **unknown: NoReturn) -> T:
     """log(x / (1 - x)), the inverse of sigmoid; NaN outside of [0, 1]. Integers and booleans give float32.
     x: Input of any shape.
     eps: x is first limited to [eps, 1 - eps]; None for no limits.
@@ -1040,8 +1038,7 @@ _r_nan_to_num = _s_nan_to_num.fast
 
 @bound_by_schema
 def nan_to_num(
-    x: T, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None, *more: NoReturn,
-    **unknown: NoReturn,
+    x: T, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None, *more: Any, **unknown: NoReturn,
 ) -> T:
     """NaN and infinities replaced by numbers; integers are unchanged.
     x: Input of any shape.
@@ -1068,7 +1065,7 @@ _r_negative = _s_negative.fast
 
 
 @bound_by_schema
-def negative(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def negative(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Minus each element.
     Aliases: neg.
     x: Input of any shape.
@@ -1094,7 +1091,7 @@ _r_one_minus_square = _s_one_minus_square.fast
 
 
 @bound_by_schema
-def one_minus_square(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def one_minus_square(x: T, *more: Any, **unknown: NoReturn) -> T:
     """1 - x * x, accurate where that is close to 0. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -1117,7 +1114,7 @@ _r_rad2deg = _s_rad2deg.fast
 
 
 @bound_by_schema
-def rad2deg(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def rad2deg(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Radians as degrees, x * 180 / pi. Integers and booleans give float32.
     Aliases: degrees.
     x: Input of any shape.
@@ -1143,7 +1140,7 @@ _r_reciprocal = _s_reciprocal.fast
 
 
 @bound_by_schema
-def reciprocal(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def reciprocal(x: T, *more: Any, **unknown: NoReturn) -> T:
     """1 / x. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -1166,7 +1163,7 @@ _r_reciprocal_dx = _s_reciprocal_dx.fast
 
 
 @bound_by_schema
-def reciprocal_dx(y: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def reciprocal_dx(y: T, dy: T, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of reciprocal.
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.
@@ -1190,7 +1187,7 @@ _r_relu = _s_relu.fast
 
 
 @bound_by_schema
-def relu(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def relu(x: T, *more: Any, **unknown: NoReturn) -> T:
     """max(x, 0).
     x: Input of any shape.
     """
@@ -1213,7 +1210,7 @@ _r_relu_dx = _s_relu_dx.fast
 
 
 @bound_by_schema
-def relu_dx(y: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def relu_dx(y: T, dy: T, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of relu.
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.
@@ -1237,7 +1234,7 @@ _r_round = _s_round.fast
 
 
 @bound_by_schema
-def round(x: T, decimals: int = 0, *more: NoReturn, **unknown: NoReturn) -> T:
+def round(x: T, decimals: int = 0, *more: Any, **unknown: NoReturn) -> T:
     """The nearest integer, or the nearest multiple of 10**-`decimals`; ties round to even. The result has the dtype
     of x.
     x: Input of any shape.
@@ -1262,7 +1259,7 @@ _r_rsqrt = _s_rsqrt.fast
 
 
 @bound_by_schema
-def rsqrt(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def rsqrt(x: T, *more: Any, **unknown: NoReturn) -> T:
     """1 / sqrt(x); inf at 0, NaN below. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -1285,7 +1282,7 @@ _r_rsqrt_dx = _s_rsqrt_dx.fast
 
 
 @bound_by_schema
-def rsqrt_dx(y: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def rsqrt_dx(y: T, dy: T, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of rsqrt.
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.
@@ -1309,7 +1306,7 @@ _r_sigmoid = _s_sigmoid.fast
 
 
 @bound_by_schema
-def sigmoid(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def sigmoid(x: T, *more: Any, **unknown: NoReturn) -> T:
     """1 / (1 + exp(-x)). Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -1332,7 +1329,7 @@ _r_sigmoid_dx = _s_sigmoid_dx.fast
 
 
 @bound_by_schema
-def sigmoid_dx(y: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def sigmoid_dx(y: T, dy: T, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of sigmoid.
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.
@@ -1356,7 +1353,7 @@ _r_sign = _s_sign.fast
 
 
 @bound_by_schema
-def sign(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def sign(x: T, *more: Any, **unknown: NoReturn) -> T:
     """-1, 0 or 1 by the sign of each element; 0 for NaN.
     x: Input of any shape.
     """
@@ -1379,7 +1376,7 @@ _r_signbit = _s_signbit.fast
 
 
 @bound_by_schema
-def signbit(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def signbit(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Whether the sign bit is set: true for negative numbers and -0.0.
     x: Input of any shape.
     """
@@ -1399,7 +1396,7 @@ _r_silu = _s_silu.fast
 
 
 @bound_by_schema
-def silu(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def silu(x: T, *more: Any, **unknown: NoReturn) -> T:
     """x * sigmoid(x), also called swish.
     x: Input of any shape.
     """
@@ -1422,7 +1419,7 @@ _r_silu_dx = _s_silu_dx.fast
 
 
 @bound_by_schema
-def silu_dx(x: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def silu_dx(x: T, dy: T, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of silu.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
@@ -1446,7 +1443,7 @@ _r_sin = _s_sin.fast
 
 
 @bound_by_schema
-def sin(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def sin(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Sine of an angle in radians. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -1469,7 +1466,7 @@ _r_sinc = _s_sinc.fast
 
 
 @bound_by_schema
-def sinc(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def sinc(x: T, *more: Any, **unknown: NoReturn) -> T:
     """sin(pi x) / (pi x); 1 at 0. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -1492,7 +1489,7 @@ _r_sinh = _s_sinh.fast
 
 
 @bound_by_schema
-def sinh(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def sinh(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Hyperbolic sine. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -1515,7 +1512,7 @@ _r_softplus = _s_softplus.fast
 
 
 @bound_by_schema
-def softplus(x: T, beta: float = 1.0, threshold: float | None = None, *more: NoReturn, **unknown: NoReturn) -> T:
+def softplus(x: T, beta: float = 1.0, threshold: float | None = None, *more: Any, **unknown: NoReturn) -> T:
     """log(1 + exp(beta * x)) / beta, without overflow.
     x: Input of any shape.
     beta: Sharpness of the bend at zero; must not be 0.
@@ -1540,7 +1537,7 @@ _r_softplus_dx = _s_softplus_dx.fast
 
 
 @bound_by_schema
-def softplus_dx(x: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def softplus_dx(x: T, dy: T, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of log(1 + exp(x)): dy * sigmoid(x).
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
@@ -1564,7 +1561,7 @@ _r_sqrt = _s_sqrt.fast
 
 
 @bound_by_schema
-def sqrt(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def sqrt(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Square root; NaN below 0. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -1587,7 +1584,7 @@ _r_sqrt_dx = _s_sqrt_dx.fast
 
 
 @bound_by_schema
-def sqrt_dx(y: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def sqrt_dx(y: T, dy: T, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of sqrt.
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.
@@ -1611,7 +1608,7 @@ _r_square = _s_square.fast
 
 
 @bound_by_schema
-def square(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def square(x: T, *more: Any, **unknown: NoReturn) -> T:
     """x * x.
     x: Input of any shape.
     """
@@ -1634,7 +1631,7 @@ _r_tan = _s_tan.fast
 
 
 @bound_by_schema
-def tan(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def tan(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Tangent of an angle in radians. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -1657,7 +1654,7 @@ _r_tanh = _s_tanh.fast
 
 
 @bound_by_schema
-def tanh(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def tanh(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Hyperbolic tangent. Integers and booleans give float32.
     x: Input of any shape.
     """
@@ -1680,7 +1677,7 @@ _r_tanh_dx = _s_tanh_dx.fast
 
 
 @bound_by_schema
-def tanh_dx(y: T, dy: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def tanh_dx(y: T, dy: T, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of tanh.
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.
@@ -1704,7 +1701,7 @@ _r_threshold = _s_threshold.fast
 
 
 @bound_by_schema
-def threshold(x: T, threshold: float = 0.0, value: float = 0.0, *more: NoReturn, **unknown: NoReturn) -> T:
+def threshold(x: T, threshold: float = 0.0, value: float = 0.0, *more: Any, **unknown: NoReturn) -> T:
     """x above `threshold`, `value` elsewhere; with integers, both are truncated.
     x: Input of any shape.
     threshold: Elements up to this value are replaced.
@@ -1729,7 +1726,7 @@ _r_threshold_dx = _s_threshold_dx.fast
 
 
 @bound_by_schema
-def threshold_dx(x: T, dy: T, threshold: float = 0.0, *more: NoReturn, **unknown: NoReturn) -> T:
+def threshold_dx(x: T, dy: T, threshold: float = 0.0, *more: Any, **unknown: NoReturn) -> T:
     """Gradient of threshold.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
@@ -1754,7 +1751,7 @@ _r_trunc = _s_trunc.fast
 
 
 @bound_by_schema
-def trunc(x: T, *more: NoReturn, **unknown: NoReturn) -> T:
+def trunc(x: T, *more: Any, **unknown: NoReturn) -> T:
     """Each element without its fraction.
     x: Input of any shape.
     """

@@ -42,7 +42,7 @@ def tensor_args(op: Op) -> list[Arg]:
 VARIADIC = {"broadcast_to", "reshape", "transpose"}
 """Operators whose ints a method also takes one by one: `x.reshape(3, 2)`. Their functions refuse them in words."""
 
-MORE, UNKNOWN = "*more: NoReturn", "**unknown: NoReturn"
+MORE, UNKNOWN = "*more: Any", "**unknown: NoReturn"
 """The parameters that take surplus arguments and unknown keywords, which the function explains: type checkers report
 each use of one. They cost a call 35 ns."""
 
