@@ -12,6 +12,7 @@ from typing import Any, Final
 from meta.backend.cuda import driver, memory_pool
 from meta.backend.cuda.streams import current_stream
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm import bound
 from meta.backend.tvm.devices import CUDA, tvm_device, tvm_dtype
 from meta.device import CPU, Device, device
 from meta.dim import Shape
@@ -117,7 +118,7 @@ def _allocator(shape: Shape, dtype: str, on: Device) -> Callable[[], Any]:
     handle = tvm_device(on)
     if on.kind == "cpu":
         _check_memory(shape, dtype)
-        allocate = partial(tvm.alloc_tensor, *_prepared(shape, dtype), handle, None)
+        allocate = bound.fixed(tvm.alloc_tensor, (*_prepared(shape, dtype), handle, None))
         return allocate if prod(shape) * itemsize(dtype) < _SMALL_BYTES else _reporting(allocate, shape, dtype)
     stream = partial(tvm.current_stream, CUDA, on.index)
     return memory_pool.allocator(*_prepared(shape, dtype), prod(shape) * itemsize(dtype), on, stream)

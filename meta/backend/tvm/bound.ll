@@ -17,7 +17,8 @@ declare i32 @TVMFFIObjectIncRef(ptr)
 declare i32 @TVMFFIObjectDecRef(ptr)
 
 ; bind(function, text, *arguments): a function that calls `function` with the arguments. A pointer among them is the
-; position of an argument of the call. Contents of objects follow a header of 24 bytes.
+; position of an argument of the call. Without a text, errors and results are the function's own. Contents of objects
+; follow a header of 24 bytes.
 define i32 @__tvm_ffi_bind(ptr %self, ptr %args, i32 %given, ptr %result) {
 entry:
   %wide = sext i32 %given to i64
@@ -36,11 +37,15 @@ entry:
   store ptr %text, ptr %at_text
   store i64 %count, ptr %at_count
   %kept_function = call i32 @TVMFFIObjectIncRef(ptr %function)
+  %has_text = icmp ne ptr %text, null
+  br i1 %has_text, label %keep_text, label %next
+
+keep_text:
   %kept_text = call i32 @TVMFFIObjectIncRef(ptr %text)
   br label %next
 
 next:
-  %i = phi i64 [ 0, %entry ], [ %i_after, %stored ]
+  %i = phi i64 [ 0, %entry ], [ 0, %keep_text ], [ %i_after, %stored ]
   %is_done = icmp eq i64 %i, %count
   br i1 %is_done, label %done, label %copy
 
@@ -112,6 +117,13 @@ run:
   %code = call i32 %safe_call(ptr %function, ptr %passed, i32 %narrow, ptr %result)
   %at_text = getelementptr %bound, ptr %bound, i32 0, i32 1
   %text = load ptr, ptr %at_text
+  %is_plain = icmp eq ptr %text, null
+  br i1 %is_plain, label %plain, label %checked
+
+plain:
+  ret i32 %code
+
+checked:
   %at_chars = getelementptr i8, ptr %text, i64 24
   %chars = load ptr, ptr %at_chars
   %parts = alloca [5 x ptr]
@@ -176,11 +188,15 @@ entry:
   %text = load ptr, ptr %at_text
   %count = load i64, ptr %at_count
   %dropped_function = call i32 @TVMFFIObjectDecRef(ptr %function)
+  %has_text = icmp ne ptr %text, null
+  br i1 %has_text, label %drop_text, label %next
+
+drop_text:
   %dropped_text = call i32 @TVMFFIObjectDecRef(ptr %text)
   br label %next
 
 next:
-  %i = phi i64 [ 0, %entry ], [ %i_after, %dropped ]
+  %i = phi i64 [ 0, %entry ], [ 0, %drop_text ], [ %i_after, %dropped ]
   %is_done = icmp eq i64 %i, %count
   br i1 %is_done, label %done, label %look
 
