@@ -229,7 +229,7 @@ def may_share(func: tvm.PrimFunc, operand: tvm.Buffer, result: tvm.Buffer) -> bo
 
     It does when the operand has had its last read before the result is written. The block that writes an element may
     read that element of the operand, if it runs once for each element. A result that starts as a copy of the operand,
-    as those of scatters do, may be written at any positions afterwards."""
+    as a scatter's does, may be written at any positions afterwards."""
     if takes_addresses(func):
         return False
     statements = _statements(func)
