@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from meta import ir as ir
     from meta import linalg as linalg
     from meta import model as model
+    from meta import models as models
     from meta import nn as nn
     from meta import op as op
     from meta import ops as ops
@@ -141,7 +142,8 @@ _HOMES: dict[str, str] = {
 }
 _MODULES = frozenset(
     {"amp", "array_api", "autograd", "data", "distributed", "errors", "fft", "frontend", "inspect", "interpreter", "ir",
-     "linalg", "model", "nn", "op", "ops", "optim", "passes", "profiler", "random", "special", "testing", "vm"}
+     "linalg", "model", "models", "nn", "op", "ops", "optim", "passes", "profiler", "random", "special", "testing",
+     "vm"}
 )  # fmt: skip
 
 _ROOMS: dict[str, str] = {"kernels": "meta.op.user.kernels", "torch": "meta.frontend.torch.operators"}

@@ -12,11 +12,12 @@ import re
 import struct
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from meta.dtype import to_numpy
 from meta.errors import FileError
 from meta.files.atomic import Path, opened, temporary
+from meta.files.into_memory import fill
 from meta.files.strict_json import parse_json
 from meta.limits import MAX_HEADER
 
@@ -54,7 +55,10 @@ class TensorFile:
     path: str
     metadata: Mapping[str, str]
     dtypes: Mapping[str, str]
+    shapes: Mapping[str, tuple[int, ...]]
     _values: Callable[[str, str], np.ndarray[Any, Any]]
+    _starts: Mapping[str, int]
+    """Where the values of each array begin in the file."""
 
     def array(self, name: str) -> np.ndarray[Any, Any]:
         """The values of an array. Raises FileError if the file has become shorter, KeyError for an unknown name."""
@@ -65,6 +69,26 @@ class TensorFile:
             values: Any = self._values(name, dtype)
         # A bool of another byte would be neither true nor false.
         return values.view(np.uint8) != 0 if dtype == "bool" else values
+
+    def read_into(self, name: str, file: IO[bytes], target: Any) -> None:
+        """Read an array from `file`, this file opened once more, into a contiguous NumPy array of its size. Values are
+        cast to another dtype on the way, piece by piece, so that no second copy of them exists.
+
+        Raises FileError if the file has become shorter."""
+        import numpy as np
+
+        kind = to_numpy(self.dtypes[name])
+        flat = target.reshape((-1,))
+        file.seek(self._starts[name])
+        piece = 1 << 20
+        buffer: Any = None if flat.dtype == kind else np.empty(min(piece, flat.size), kind)
+        for start in range(0, flat.size, piece):
+            part = flat[start : start + piece]
+            values: Any = part if buffer is None else buffer[: part.size]
+            if fill(file, memoryview(values.view(np.uint8))) < values.nbytes:
+                raise _invalid(self.path, f"it ends within '{name:.60}'")
+            if buffer is not None:
+                part[...] = values
 
 
 def write(path: Path, entries: Sequence[ArrayEntry], metadata: Mapping[str, str]) -> None:
@@ -108,14 +132,15 @@ def reading(path: Path) -> Generator[TensorFile, None, None]:
             # "pread" reports a file that another process shortens; a mapped one would end this process.
             with _invalid_files(name):
                 tensors: Any = stack.enter_context(_package().safe_open(name, "np", backend="pread"))
-                parse_json(file.read(length))  # the package takes the last of two arrays of one name
+                header = parse_json(file.read(length))  # the package takes the last of two arrays of one name
             dtypes = _dtypes(((key, tensors.get_slice(key).get_dtype()) for key in tensors.offset_keys()), name)
 
             def values(key: str, dtype: str) -> np.ndarray[Any, Any]:
                 kind = to_numpy(dtype)  # first, so that NumPy knows bfloat16
                 return tensors.get_tensor(key).view(kind)
 
-            yield TensorFile(name, tensors.metadata() or {}, dtypes, values)
+            shapes, starts = _layout(header, length)
+            yield TensorFile(name, tensors.metadata() or {}, dtypes, shapes, values, starts)
 
 
 def from_bytes(data: bytes, path: str) -> TensorFile:
@@ -132,7 +157,18 @@ def from_bytes(data: bytes, path: str) -> TensorFile:
         flat: Any = np.frombuffer(stored[key]["data"], to_numpy(dtype))
         return flat.reshape(stored[key]["shape"])
 
-    return TensorFile(path, header.get("__metadata__") or {}, dtypes, values)
+    shapes, starts = _layout(header, length)
+    return TensorFile(path, header.get("__metadata__") or {}, dtypes, shapes, values, starts)
+
+
+def _layout(header: Mapping[str, Any], length: int) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
+    """The shape of each array, and where it begins, by a checked header of `length` bytes."""
+    entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
+    first = _LENGTH.size + length
+    return (
+        {name: tuple(entry["shape"]) for name, entry in entries.items()},
+        {name: first + entry["data_offsets"][0] for name, entry in entries.items()},
+    )
 
 
 def _package() -> Any:

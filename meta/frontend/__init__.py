@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from meta.lazy import submodules
 
 if TYPE_CHECKING:
+    from meta.frontend import huggingface as huggingface
     from meta.frontend import onnx as onnx
     from meta.frontend import relax as relax
     from meta.frontend import relay as relay

@@ -146,6 +146,9 @@ def product_fits_tiles(dtype: str, x: _Sizes, w: _Sizes, shape: _Sizes) -> bool:
 
 def _matrix_in_tiles(call: CallInfo) -> Any:
     x, w = call.tensors()[:2]
+    if call.op.name == "dense" and x.dtype == "float32" and prod(x.shape[:-1]) == 1:
+        # One token of a decoder: reading the matrix is all the work, and takes BLAS 1.7 to 2.8 times as long.
+        return _multiplications(call)
     shapes = [cast(_Sizes, t.shape) for t in (x, w, call.outputs()[0])]
     return _multiplications(call) if product_fits_tiles(x.dtype, *shapes) else None
 
@@ -275,6 +278,7 @@ MEASURES: Mapping[str, Callable[[CallInfo], int | None]] = {
 """Unit -> the work of a call of known sizes in it, None for calls that a limit in this unit does not concern.
 
 elements: of the first operand.  in tiles: of attention and convolutions that TVM computes in register tiles.
-of a matrix: of products with a matrix that TVM computes in register tiles where their sizes are known.
+of a matrix: of products with a matrix that TVM computes in register tiles where their sizes are known, and of dense
+layers for one row.
 real: of results that are not complex.  pixel: of the result, of all channels.
 columns: sums along an axis other than the last.  large: with a TVM kernel built for its sizes."""

@@ -134,6 +134,7 @@ def test_limits_of_programs_do_not_apply_to_eager_calls(
         sample("matmul", T(64, 256), T(256, 100)),
         sample("matmul", T(2, 64, 256), T(100, 256), False, True),
         sample("dense", T(8, 64, 256), T(100, 256), T(100)),
+        sample("dense", T(1, 1, 256), T(100, 256), T(100)),
     ]
     others = [
         sample("matmul", T(2, 64, 256), T(2, 256, 100)),
@@ -141,6 +142,8 @@ def test_limits_of_programs_do_not_apply_to_eager_calls(
         sample("matmul", T(2, 1024), T(1024, 1024)),
         sample("matmul", T(1024), T(1024, 1024)),
         sample("dense", T(64, 256, dtype="bfloat16"), T(100, 256, dtype="bfloat16")),
+        sample("dense", T(1, 256, dtype="bfloat16"), T(100, 256, dtype="bfloat16")),
+        sample("dense", T(2, 256), T(100, 256)),
     ]
     for calls, expected in ((in_tiles, is_refused), (others, False)):
         for call in (call_info(s, "cpu") for s in calls):

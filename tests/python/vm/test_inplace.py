@@ -135,3 +135,37 @@ def test_an_old_value_is_returned_and_the_new_one_read() -> None:
     assert old.tolist() == [[1, 2], [3, 4]]
     assert first.item() == 3
     assert x.tolist() == [[3, 6], [9, 12]]
+
+
+@pytest.mark.parametrize("dynamic", [None, {"cache": {0: "c"}}], ids=["known", "symbolic"])
+@pytest.mark.parametrize("accumulate", [False, True], ids=["update", "add"])
+def test_scatter_into_a_parameter_writes_its_updates_only(dynamic: Any, accumulate: bool) -> None:
+    """No kernel copies the other rows, and a second reader of the old value still gets it."""
+    write = meta.index_add if accumulate else meta.index_copy
+
+    def append(rows: Any, at: Any, cache: Any) -> Any:
+        cache.update(write(cache, 0, at, rows))
+        return cache.sum()
+
+    def append_and_compare(rows: Any, at: Any, cache: Any) -> Any:
+        before = cache.exp()
+        cache.update(write(cache, 0, at, rows))
+        return before, cache.exp()
+
+    rng = np.random.default_rng(0)
+    rows, at = rng.normal(size=(2, 4)).astype(np.float32), np.array([4, 2])
+    start = rng.normal(size=(6, 4)).astype(np.float32)
+    expected = start.copy()
+    expected[at] = expected[at] + rows if accumulate else rows
+    for function in (append, append_and_compare):
+        cache = meta.array(start.copy())
+        executor = meta.vm.compile(function, dynamic=dynamic)
+        result = executor(rows, at, cache)
+        np.testing.assert_array_equal(cache.numpy(), expected)
+        if function is append:
+            text = executor.ir(rows, at, cache, stage="planned")
+            assert "_over_" in text
+            assert "cls.copy" not in text
+        else:
+            np.testing.assert_allclose(result[0].numpy(), np.exp(start), rtol=1e-6)
+            np.testing.assert_allclose(result[1].numpy(), np.exp(expected), rtol=1e-6)

@@ -228,19 +228,28 @@ def may_share(func: tvm.PrimFunc, operand: tvm.Buffer, result: tvm.Buffer) -> bo
     """Whether the scheduled `func` stays right when the buffers `operand` and `result` are the same memory.
 
     It does when the operand has had its last read before the result is written. The block that writes an element may
-    read that element of the operand, if it runs once for each element."""
+    read that element of the operand, if it runs once for each element. A result that starts as a copy of the operand,
+    as a scatter's does, may be written at any positions afterwards."""
     if takes_addresses(func):
         return False
     statements = _statements(func)
     writers = [i for i, s in enumerate(statements) if _stores(s, result)]
-    if len(writers) != 1 or any(_loads(s, operand) for s in statements[writers[0] + 1 :]):
+    if not writers or any(_loads(s, operand) for s in statements[writers[0] + 1 :]):
         return False
-    return _own_elements_only(statements[writers[0]], operand, result)
+    first = statements[writers[0]]
+    return _is_copy(first, operand, result) or (len(writers) == 1 and _own_elements_only(first, operand, result))
 
 
 def merged(func: tvm.PrimFunc, operand: tvm.Buffer, result: tvm.Buffer) -> Any:
-    """`func` without the parameter `result`: what it wrote there it writes to `operand`."""
-    body = tvm.structural_map(func.body, (tvm.Var, lambda v: operand if v.same_as(result) else v))
+    """`func` without the parameter `result`: what it wrote there it writes to `operand`. The copy of the operand that a
+    result starts as is left out: a scatter then takes the time of its updates, whatever the size of the result."""
+
+    def without_copy(sequence: Any) -> Any:
+        rest = [s for s in sequence.seq if not _is_copy(s, operand, result)]
+        return rest[0] if len(rest) == 1 else tvm.SeqStmt(rest)
+
+    body = tvm.structural_map(func.body, (tvm.SeqStmt, without_copy))
+    body = tvm.structural_map(body, (tvm.Var, lambda v: operand if v.same_as(result) else v))
     params = [p for p in func.params if not p.same_as(result)]
     return tvm.PrimFunc(params, body, func.ret_type, func.attrs)
 
@@ -249,6 +258,20 @@ def _statements(func: tvm.PrimFunc) -> list[Any]:
     """The statements under the root block, in order of execution."""
     body = func.body.block.body if isinstance(func.body, tvm.SBlockRealize) else func.body
     return list(body.seq) if isinstance(body, tvm.SeqStmt) else [body]
+
+
+def _is_copy(statement: Any, operand: tvm.Buffer, result: tvm.Buffer) -> bool:
+    """Whether a statement does nothing but store elements of `operand` at their positions in `result`."""
+    while isinstance(statement, (tvm.For, tirx.IfThenElse)):
+        statement = statement.body if isinstance(statement, tvm.For) else statement.then_case
+    if not isinstance(statement, tvm.BufferStore) or not statement.buffer.same_as(result):
+        return False
+    value = statement.value
+    return (
+        isinstance(value, tvm.TensorLoad)
+        and value.source.same_as(operand)
+        and _same_indices(value.indices, statement.indices)
+    )
 
 
 def _own_elements_only(statement: tvm.Object, operand: tvm.Buffer, result: tvm.Buffer) -> bool:

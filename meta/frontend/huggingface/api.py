@@ -1,0 +1,188 @@
+"""`load`, `examine` and `save`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from meta.device import CPU, Device
+from meta.dtype import canonical, is_float
+from meta.eager.ndarray import NDArray, from_numpy
+from meta.errors import ArgumentError, FileError, NotSupportedError
+from meta.files import safetensors
+from meta.files.atomic import temporary
+from meta.frontend.examination import (
+    Examination,
+    OperatorUse,
+    UnsupportedProgramError,
+    operator_uses,
+    problem_text,
+)
+from meta.frontend.huggingface.folder import ModelFolder, read_folder
+from meta.model.names import torch_arrays
+from meta.models.blocks import ACTIVATIONS
+from meta.models.gpt2 import GPT2
+from meta.models.language_model import LanguageModel
+from meta.models.llama import VARIANTS, Llama
+from meta.records import record
+from meta.schema.annotations import explained
+
+_SUPPORTED: Final[Mapping[str, type[LanguageModel]]] = {**dict.fromkeys(VARIANTS, Llama), "gpt2": GPT2}
+"""By model_type."""
+_ONLY: Final[Mapping[str, Any]] = {
+    "add_cross_attention": False, "partial_rotary_factor": 1.0, "quantization_config": None,
+    "scale_attn_by_inverse_layer_idx": False, "scale_attn_weights": True, "use_bidirectional_attention": False,
+}  # fmt: skip
+"""Entries of config.json, each with its one supported value besides null."""
+_DERIVED: Final = re.compile(r"\.attn\.(masked_)?bias$|rotary_emb\.inv_freq$")
+"""Arrays of older checkpoints that are computed from config.json."""
+_NUMBER: Final = re.compile(r"\.\d+(?=\.)")
+_SHOWN: Final = 20
+"""Mismatches that an error lists."""
+_GUIDE: Final = "docs/language-models.md lists the supported architectures"
+
+
+class UnsupportedError(UnsupportedProgramError):
+    """A model that can be read, but has parts that meta lacks."""
+
+
+@explained
+def load(folder: str | os.PathLike[str], dtype: object = None, device: Device | str = CPU) -> LanguageModel:
+    """The language model of a folder with config.json and safetensors files, in inference mode.
+
+        lm = meta.frontend.huggingface.load("Qwen2.5-0.5B-Instruct", dtype="bfloat16")
+        tokens = lm.generate(ids, max_tokens=100)
+
+    dtype: floating; None for the dtype of config.json. Files are read one by one and values are cast on the way, so
+        that memory is little more than the result's.
+    `lm.config` has the entries of config.json. Nothing in the folder is executed.
+    Raises UnsupportedError for an architecture, or a choice in config.json, that meta lacks, FileError for files that
+    are missing, damaged, pickled or of other shapes than config.json says."""
+    source = read_folder(folder)
+    target = canonical(dtype or source.config.get("dtype") or source.config.get("torch_dtype") or "float32")
+    if not is_float(target):
+        raise ArgumentError("huggingface", f"dtype is {target}", "a floating dtype")
+    found = _compared(source)
+    if found.unsupported or found.model is None:
+        missing = ", ".join(use.name for use in found.uses if not use.supported)
+        nearest = source.config["model_type"] if source.config["model_type"] in _SUPPORTED else "llama"
+        problem = found.unsupported[0] + (f"; the model of {nearest} lacks {missing}" if missing else "")
+        raise UnsupportedError("huggingface", problem, remedy=_GUIDE, problems=found.unsupported[1:])
+    if found.mismatches:
+        raise FileError("huggingface", f"{source.path}: {found.mismatches[0]}", "the arrays that config.json describes",
+                        details="\n".join(found.mismatches[1:_SHOWN]))  # fmt: skip
+    host = source.arrays(dict.fromkeys(found.arrays, target))
+    arrays = {id(array): from_numpy(host.pop(name)).to(device) for name, array in found.arrays.items()}
+    for _, part in found.model.models():
+        for name, value in list(part._direct_arrays()):
+            setattr(part, name, arrays[id(value)])
+    return found.model.infer_mode()
+
+
+@explained
+def examine(folder: str | os.PathLike[str]) -> Examination:
+    """What of a model `load` supports, without its weights: kinds of parameters as operators, and other problems.
+
+    For an unknown architecture, parameters are compared with Llama's. Raises FileError as `load` does."""
+    source = read_folder(folder)
+    found = _compared(source)
+    problems = (*found.unsupported, *found.mismatches)
+    return Examination(f"{source.config['model_type']} in {source.path}", found.uses, problems)
+
+
+@explained
+def save(folder: str | os.PathLike[str], model: LanguageModel) -> None:
+    """Write a model that was loaded, also after training, to a folder that `load` and transformers read: config.json
+    and model.safetensors. Raises FileError when a file cannot be written."""
+    dtype = model.lm_head.w.dtype
+    entries = {name: value for name, value in model.config.items() if name != "torch_dtype"} | {"dtype": dtype}
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    arrays = [safetensors.array_entry(name, array) for name, array in _distinct(model).items()]
+    safetensors.write(path / "model.safetensors", arrays, {"format": "pt"})
+    with temporary(path / "config.json") as name, open(name, "w", encoding="utf-8") as file:
+        json.dump(entries, file, indent=2)
+
+
+def _distinct(model: LanguageModel) -> dict[str, NDArray]:
+    """The arrays by their first names in torch."""
+    first = {id(array): name for name, array in reversed(torch_arrays(model).items())}
+    return {name: array for name, array in torch_arrays(model).items() if first[id(array)] == name}
+
+
+@record
+class _Comparison:
+    """A folder beside the model that its config.json describes.
+
+    model: without weights, None if there is none.  arrays: names in the files -> arrays of the model.
+    uses: the kinds of parameters in the files, as operators.
+    unsupported: what meta lacks.  mismatches: arrays that are missing or have other shapes."""
+
+    model: LanguageModel | None
+    arrays: Mapping[str, NDArray]
+    uses: tuple[OperatorUse, ...]
+    unsupported: tuple[str, ...]
+    mismatches: tuple[str, ...]
+
+
+def _compared(source: ModelFolder) -> _Comparison:
+    kind = source.config["model_type"]
+    unsupported = [] if kind in _SUPPORTED else [f"model_type is {kind!r:.60}, not one of {', '.join(_SUPPORTED)}"]
+    choices = list(_unsupported_choices(source.config))
+    unsupported += choices
+    model = None
+    try:
+        model = None if choices else _model(source)
+    except NotSupportedError as error:
+        unsupported.append(problem_text(error))
+    except (KeyError, TypeError, ValueError, ArithmeticError, IndexError, MemoryError) as error:
+        if kind in _SUPPORTED:
+            text = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+            unsupported.append(f"config.json describes no model: {text:.200}")
+    arrays: dict[str, NDArray] = {}
+    mismatches: list[str] = []
+    for name, array in ({} if model is None else _distinct(model)).items():
+        # Checkpoints of the model without its head have names without the first part.
+        stored = name if name in source.shapes else name.partition(".")[2]
+        if stored not in source.shapes:
+            mismatches.append(f"'{name}' is missing")
+        elif source.shapes[stored] != array.shape:
+            mismatches.append(f"'{stored}' has shape {source.shapes[stored]}, config.json says {array.shape}")
+        else:
+            arrays[stored] = array
+    others = () if model is None else torch_arrays(model)  # a second name of a tied array
+    places: dict[str, list[str]] = {}
+    for name in source.shapes:
+        if not _DERIVED.search(name):
+            places.setdefault(_NUMBER.sub(".*", name), []).append(name)
+    wrong = {kind for kind, names in places.items() if model and not all(n in arrays or n in others for n in names)}
+    wrong -= {_NUMBER.sub(".*", text.split("'")[1]) for text in mismatches}
+    if kind in _SUPPORTED and wrong and not unsupported:
+        unsupported.append("the files have parameters that config.json does not describe")
+    uses = operator_uses({_NUMBER.sub(".*", k): v for k, v in places.items()}, places.keys() - wrong)
+    return _Comparison(model, arrays, uses, tuple(unsupported), tuple(mismatches) if kind in _SUPPORTED else ())
+
+
+def _model(source: ModelFolder) -> LanguageModel:
+    """The model of config.json; of Llama's architecture if the type is unknown."""
+    entries = dict(source.config)
+    if entries["model_type"] not in _SUPPORTED:
+        entries["model_type"] = "llama"
+    layers = entries.get("num_hidden_layers", entries.get("n_layer", 0))
+    if layers > len(source.shapes):
+        raise ValueError(f"it has {layers} layers, and the files {len(source.shapes)} arrays")
+    return _SUPPORTED[entries["model_type"]](entries)
+
+
+def _unsupported_choices(config: Mapping[str, Any]) -> Iterator[str]:
+    """The entries of config.json with values that no model here has."""
+    for name, value in _ONLY.items():
+        if config.get(name) not in (None, value):
+            yield f"{name} is {config[name]!r:.60}; expected {value!r}"
+    for name in ("hidden_act", "hidden_activation", "activation_function"):
+        if config.get(name) is not None and config[name] not in tuple(ACTIVATIONS):
+            yield f"{name} is {config[name]!r:.60}; expected one of {', '.join(ACTIVATIONS)}"
