@@ -6,7 +6,7 @@ of the program: an `If` with two blocks, or a loop with one body (see `meta.trac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from sys import getrefcount
 from typing import Any, TypeVar
@@ -390,7 +390,7 @@ def iterate(op: Any, args: Sequence[Any], call: Callable[..., Sequence[Any]]) ->
     kinds = op.result.fields[op.carried :]
     length = elements[0].shape[0] if elements else op.length
     parts = [unstacked(x) if length else [] for x in elements]
-    for i in _order(length, op.reverse):
+    for i in reversed(range(length)) if op.reverse else range(length):
         results = call(*carry, *(part[i] for part in parts), *captured)
         carry = list(results[: op.carried])
         stacks.append(results[op.carried :])
@@ -398,7 +398,3 @@ def iterate(op: Any, args: Sequence[Any], call: Callable[..., Sequence[Any]]) ->
         return (*carry, *(meta.zeros((0, *k.shape[1:]), dtype=k.dtype, device=k.device) for k in kinds))
     columns = zip(*(reversed(stacks) if op.reverse else stacks), strict=True)
     return (*carry, *(stacked(column) for column in columns))
-
-
-def _order(length: int, reverse: bool) -> Iterator[int]:
-    return iter(reversed(range(length)) if reverse else range(length))
