@@ -149,7 +149,7 @@ def invoke(op_state: OpState, *args: Any) -> Any:
         if raw is not None:
             if all(map(is_, args, raw_args)):
                 op_state.remember(op_state.normal, raw, run, revision)
-            elif not scopes.active and not _has_scalar(op, args) and _has_tensors_of(op, args, raw_args):
+            elif not scopes.active and not op.schema.tensor_positions:  # gradients need the normal form
                 op_state.remember(op_state.fast, fast_key(op, raw_args), run, revision)  # "cpu", [2, 3]
     if scopes.active and modes.profiler is not None:
         run = modes.profiler.timed(op, run)
@@ -264,11 +264,6 @@ def _has_scalar(op: Op, args: tuple[Any, ...]) -> bool:
         arg.type.role == "scalar" and isinstance(value, (bool, int, float, complex))
         for arg, value in zip(op.schema.args, args, strict=True)
     )
-
-
-def _has_tensors_of(op: Op, args: tuple[Any, ...], raw_args: tuple[Any, ...]) -> bool:
-    """Whether only attributes of a call were brought into normal form."""
-    return all(raw_args[i] is args[i] for i in op.schema.tensor_positions)
 
 
 def _prepare(op_state: OpState, args: tuple[Any, ...], raw: object, revision: int) -> Any:

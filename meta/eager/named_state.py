@@ -29,7 +29,7 @@ class Unmatched(NamedTuple):
         return cls([name for name in arrays if name not in state], [name for name in state if name not in arrays])
 
 
-class NamedArrays(dict[str, NDArray]):
+class StateArrays(dict[str, NDArray]):
     """Arrays by name, whose KeyError has the name here of `weight` and `bias` in torch, or near names."""
 
     def __missing__(self, name: str) -> NDArray:
@@ -40,9 +40,9 @@ class NamedArrays(dict[str, NDArray]):
         raise KeyError("; ".join(filter(None, (f"there is no {name!r}", hint))))
 
 
-def without_gradients(named: Iterable[tuple[str, NDArray]]) -> NamedArrays:
+def without_gradients(named: Iterable[tuple[str, NDArray]]) -> StateArrays:
     """Arrays by name, over the same memory, that require no gradients. In a trace, the arrays themselves."""
-    return NamedArrays((name, x if modes.trace is not None else x.detach()) for name, x in named)
+    return StateArrays((name, x if modes.trace is not None else x.detach()) for name, x in named)
 
 
 def fitting_state(

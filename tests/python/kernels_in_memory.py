@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meta.backend.tvm import kernel
+from meta.backend.tvm import kernel, shape_generic
 from meta.cache import default_max_kernels
 from meta.vm.build import executables
 
@@ -18,6 +18,7 @@ def forget_kernels() -> None:
     with kernel._building:
         kernel._kernels.clear()
         kernel._older.clear()
+    shape_generic._built_before.clear()
 
 
 def forget_programs() -> None:

@@ -146,13 +146,23 @@ def test_known_items() -> None:
 
 
 def _needs_the_general_path(sample: Sample, call: OperatorCall) -> bool:
-    """Numbers in place of tensors and NaN are no keys, and plain values have no runner."""
+    """Numbers in place of tensors and NaN are no keys, plain values have no runner, and gradients take attributes in
+    normal form, so those of calls with tensors are brought into it."""
+    bound = call.bound_arguments()
     roles = [arg.type.role for arg in call.op.schema.args]
-    arguments = list(zip(roles, call.bound_arguments(), strict=True))
-    return sample.op == "shape" or any(
-        (role == "scalar" and not isinstance(value, meta.NDArray) and value is not None) or value != value
-        for role, value in arguments
-        if not isinstance(value, (meta.NDArray, tuple))
+    arguments = list(zip(roles, bound, strict=True))
+    given = {**dict(zip(call.op.schema.names, call.args, strict=False)), **call.kwargs}
+    normal = dict(zip(call.op.schema.names, bound, strict=True))
+    attributes = [arg.name for arg in call.op.schema.args if arg.name in given and not arg.is_tensor]
+    is_normal = all(repr(given[name]) == repr(normal[name]) for name in attributes)
+    return (
+        sample.op == "shape"
+        or (not is_normal and bool(call.op.schema.tensor_positions))
+        or any(
+            (role == "scalar" and not isinstance(value, meta.NDArray) and value is not None) or value != value
+            for role, value in arguments
+            if not isinstance(value, (meta.NDArray, tuple))
+        )
     )
 
 

@@ -252,6 +252,7 @@ def test_kernels_serve_every_shape(row: Sample, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(kernel, "_load_or_build", lambda s: kernel.Compiled(len, kernel.unscheduled(s).parameters))
     monkeypatch.setattr(kernel, "_kernels", {})
     monkeypatch.setattr(kernel, "_older", {})
+    monkeypatch.setattr(shape_generic, "_built_before", {})
     call = make_call(row, row.run_dtypes(())[0]).to_meta()
     try:
         args = tuple(map(as_type, row.operator.schema.bind(row.op, call.bound_arguments(), {})))

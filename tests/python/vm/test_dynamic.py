@@ -127,7 +127,7 @@ def test_a_decision_on_an_open_size_is_refused_at_its_line() -> None:
 _WRONG: list[tuple[Any, str]] = [
     (
         {"y": {0: "n"}},
-        r"\[vm\] dynamic names 'y', which is no input that is an array; expected x \(at .*test_dynamic.py",
+        r"\[vm\] dynamic names 'y', which is no input that is an array; expected x; write .*x.* \(at .*test_dynamic.py",
     ),
     (
         {"x": {2: "n"}},
