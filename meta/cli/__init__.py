@@ -55,8 +55,8 @@ EXTRAS = {
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors about unknown options name near ones."""
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        parsed, unknown = super().parse_known_args(args, namespace)
+    def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
+        parsed, unknown = super().parse_known_args(*args, **kwargs)
         if unknown:  # here, not in the parser above, which has other options
             hints = [did_you_mean(each.partition("=")[0], self._option_string_actions) for each in unknown]
             self.error(" ".join([f"unrecognized arguments: {' '.join(unknown)};", *filter(None, hints)]).rstrip(";"))
