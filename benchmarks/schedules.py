@@ -327,9 +327,8 @@ def scheduled_function(sample: Sample, device: str, symbolic: bool) -> tuple[Any
     info = CallInfo(op, types, op.declare(*types), on)
     payload = next(i.payload for i in implementations(op) if i.dialect.name == "tvm")
     described = shape_generic.spec(payload, info, symbolic=symbolic)
-    # Programs fuse operators, so their functions have no declared pattern.
-    source = unscheduled(described).function
-    function = patterns.schedule(source, described.pattern if symbolic else "", targets.target(device))
+    pattern = described.pattern if symbolic else ""  # programs fuse operators: their functions have no declared one
+    function = patterns.schedule(unscheduled(described).function, pattern, targets.target(device))
     return function, tuple(flat_types((info.out,)))
 
 

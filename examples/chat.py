@@ -2,7 +2,7 @@
 tokenizer.json, as Hugging Face has them. Needs the package tokenizers.
 
 Each line that you type goes on with the conversation; an empty line ends it. Models that were taught a format of turns
-want it: `--turn "<|im_start|>user\\n{}<|im_end|>\\n<|im_start|>assistant\\n"` is that of Qwen."""
+want it: `--turn "<|im_start|>user\\n{}<|im_end|>\\n<|im_start|>assistant\\n"` is Qwen's form."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def pieces(tokenizer: Any, tokens: Iterator[int], written: list[int]) -> Iterato
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Chat with a language model.")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--dtype", help="default: that of config.json")
+    parser.add_argument("--dtype", help="default: as config.json says")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tokens", type=int, default=200, help="at most, for an answer (default: 200)")
     parser.add_argument("--temperature", type=float, default=0.7)

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     if foreign:
         problem = f"{shown(folder / foreign[0])} exists and was not generated"
         raise ArgumentError(_SUBJECT, problem, "a new folder, or one that this command wrote", "pass -o DIR")
-    # A test that is there has samples of its owner.
+    # Tests that exist are kept: their owner may have added samples.
     texts = {path: text for path, text in texts.items() if path not in before or not path.startswith(TESTS)}
     if options.check:
         return max(compare(folder / path, before.get(path, ""), text) for path, text in texts.items())

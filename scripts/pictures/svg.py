@@ -33,7 +33,7 @@ def _rules(column: int) -> str:
 
 
 class Drawing(Canvas):
-    """A canvas with the site's styles: those of texts, FRAME, p-good and p-bad for boxes, p-line and p-curve."""
+    """A canvas with the site's styles: of texts, FRAME, p-good and p-bad for boxes, p-line and p-curve."""
 
     sheet = (
         f"{_rules(_LIGHT)}.p-line,.p-curve{{fill:none}}.p-curve{{stroke-width:2}}.p-small{{font-size:13px}}"

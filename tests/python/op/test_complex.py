@@ -395,10 +395,3 @@ def test_choices_between_complex_dtypes_keep_their_digits() -> None:
     narrow, wide = meta.array([1j, 1j]), meta.array([1 / 3 + 1e-9j] * 2, dtype="complex128")
     assert meta.where(meta.array([True, False]), narrow, wide).tolist() == [1j, 1 / 3 + 1e-9j]
     assert meta.where(meta.array([True, False]), wide, narrow).tolist() == [1 / 3 + 1e-9j, 1j]
-
-
-@pytest.mark.parametrize("keepdims", [False, True])
-@pytest.mark.parametrize(("name", "expected"), [("sum", 1 + 2j), ("prod", 1 + 2j), ("mean", 1 + 2j), ("var", np.nan)])
-def test_reductions_of_one_number_take_its_axis(name: str, expected: complex, keepdims: bool) -> None:
-    result = getattr(meta, name)(meta.array(1 + 2j), 0, keepdims=keepdims).numpy()
-    np.testing.assert_array_equal(result, np.asarray(expected, result.dtype))

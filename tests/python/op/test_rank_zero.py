@@ -78,3 +78,10 @@ def test_equal_zeros(dtype: str):
     compiled = meta.vm.compile(meta.trace(lambda x: (meta.argmax(x, 1), meta.argmin(x, 1))))(x)
     for result in (meta.argmax(x, 1), meta.argmin(x, 1), meta.argmax(-x, 1), *compiled):
         assert result.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize(("name", "expected"), [("sum", 1 + 2j), ("prod", 1 + 2j), ("mean", 1 + 2j), ("var", np.nan)])
+def test_reductions_of_one_complex_number_take_its_axis(name: str, expected: complex, keepdims: bool) -> None:
+    result = getattr(meta, name)(meta.array(1 + 2j), 0, keepdims=keepdims).numpy()
+    np.testing.assert_array_equal(result, np.asarray(expected, result.dtype))

@@ -168,7 +168,7 @@ def _imported(variant: Variant, files: Mapping[str, bytes], digest: str) -> dict
     module = sys.modules[module_name] = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    # The package runs code of its own, which may raise anything.
+    # Importing the package runs its code, which may raise anything.
     except Exception as error:
         del sys.modules[module_name]
         raise raised(FileError, "load", f"the package in {variant.folder}", error) from error

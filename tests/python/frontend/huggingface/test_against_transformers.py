@@ -1,4 +1,4 @@
-"""Language models from checkpoints that transformers wrote: scores and tokens equal those of transformers."""
+"""Language models from checkpoints that transformers wrote: scores and tokens equal transformers'."""
 
 from __future__ import annotations
 
