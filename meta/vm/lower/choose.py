@@ -23,6 +23,7 @@ from meta.ir.visitor import block_reads, substituted, walk
 from meta.op import positions
 from meta.op.dispatch import CallInfo, Candidate, Implementation, accepting, foremost_candidates, implementation
 from meta.op.registry import Op, check_registered
+from meta.passes.fold_views import fold_views, strided_call
 from meta.passes.lift_closures import lift_closures
 from meta.passes.manager import Pipeline
 from meta.passes.outline_branches import outline_branches
@@ -66,6 +67,7 @@ def packed_name(choice: Choice) -> str:
     info = choice.info
     implementation = choice.implementation
     facts = repr((info.args, info.out, info.device, implementation.identity or implementation.generation))
+    facts += repr(info.layouts) if info.layouts else ""
     checked = ".checked" if choice.checked else ""
     return f"meta.{implementation.name}{checked}.{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
 
@@ -111,20 +113,21 @@ class Choices:
         """Choose for a call; raises DispatchError when no dialect accepts it, DeviceError for another device."""
         if isinstance(call.op, LoopOp):
             return
-        if not isinstance(call.op, ForeignOp):
-            check_registered(call.op)
-        if isinstance(call.op, (Var, GlobalVar)) or call.op.view:
+        asked, layouts = strided_call(call)
+        if not isinstance(asked.op, ForeignOp):
+            check_registered(asked.op)
+        if isinstance(asked.op, (Var, GlobalVar)) or asked.op.view:
             return
-        if is_open(call):
-            self.open.append(call)
+        if is_open(asked):
+            self.open.append(asked)
             return
-        args = arg_types(call.args)
-        key = (call.op.name, call.dialect, args, repr(args), call.type)
+        args = arg_types(asked.args)
+        key = (asked.op.name, asked.dialect, args, repr((args, layouts)), asked.type)
         choice = self._by_types.get(key)
         if choice is None:
-            info = CallInfo(cast(Op, call.op), args, call.type, self._device(call))
+            info = CallInfo(cast(Op, asked.op), args, asked.type, self._device(asked), layouts)
             checked = positions.checks_always() and positions.is_checked(info)
-            choice = self._by_types[key] = replace(self._choose(info, call.dialect), checked=checked)
+            choice = self._by_types[key] = replace(self._choose(info, asked.dialect), checked=checked)
         self.by_call[call] = choice
 
     def _device(self, call: Call) -> Device:
@@ -214,7 +217,7 @@ class Source:
         return any(choice.checked or choice.info.op.name == "all_reduce_when" for choice in self.choices.listed())
 
 
-_FIRST_ORDER = Pipeline((lift_closures, tail_loops, outline_branches))
+_FIRST_ORDER = Pipeline((lift_closures, tail_loops, outline_branches, fold_views))
 
 
 def prepare(module: Module, device: Device, budget: int | None = None) -> Source:
