@@ -1,8 +1,8 @@
 """Tensors that are parts of the memory of others, and what operators that move elements make of them.
 
-    x        (2, 6)                        strides (6, 1)
-    y = x[:, 2:4]                          strides (6, 1), offset 2
-    z = transpose(y)                       strides (1, 6), offset 2
+x        (2, 6)                        strides (6, 1)
+y = x[:, 2:4]                          strides (6, 1), offset 2
+z = transpose(y)                       strides (1, 6), offset 2
 """
 
 from __future__ import annotations
@@ -34,11 +34,6 @@ class Layout:
         expected = _row_major_strides(self.shape)
         alike = all(n == 1 or s == t for n, s, t in zip(self.shape, self.strides, expected, strict=True))
         return alike and self.offset == 0 and prod(self.shape) == prod(self.source)
-
-    @property
-    def last(self) -> int:
-        """The position of the last element."""
-        return self.offset + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
 
     def transposed(self, axes: tuple[int, ...]) -> Layout:
         """Axis i of the result is axis axes[i]."""

@@ -4,8 +4,8 @@
     y = attention(q, k, v)                          =>     y = attention'(x, k, v)
 
 The implementation that dispatch chooses says which strides it takes (`ImplementationOptions.strided`). The call becomes
-one of a `StridedOp`, which knows the layout of each operand (`CallInfo.layouts`) and takes the tensors whose memory they
-are in. Operators that move elements are then left to those that read them otherwise.
+one of a `StridedOp`, which knows the layout of each operand (`CallInfo.layouts`) and takes the tensors in whose memory
+the operands are.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from meta.ir.layout import Layout
 from meta.ir.type import TensorType, TupleType, flat_types
 from meta.ir.visitor import reads
 from meta.op.dispatch import first_accepting, implementation
+from meta.op.grad.rule import ProgramOp
 from meta.op.implementation import Implementation
 from meta.op.registry import Op
 from meta.passes.manager import function_pass
@@ -31,8 +32,8 @@ from meta.tree import leaves_of, with_leaves
 
 
 @record(eq=False)
-class StridedOp(Op):
-    """An operator on parts of the memory of its operands: made for one call of a program, and not registered.
+class StridedOp(ProgramOp):
+    """An operator on parts of the memory of its operands, for one call of a program.
 
     function: of the operands: operators that move elements, then the call.  layouts: of the operands of that call, None
     for those that are operands of this one."""
@@ -46,6 +47,12 @@ class StridedOp(Op):
         call = self.function.body.bindings[-1].value
         assert isinstance(call, Call)
         return call
+
+    def by_dialect(self, dialect: str | None, name: str) -> FunctionExpr:
+        """The function with another name, which names the dialect of the call."""
+        *steps, last = self.function.body.bindings
+        made = replace(last, value=replace(self.call, dialect=dialect, attrs={}, span=None))
+        return replace(self.function, body=Block((*steps, made), last.var), name=name)
 
 
 def strided_call(call: Call) -> tuple[Call, tuple[Layout | None, ...]]:
@@ -99,14 +106,15 @@ class _Folder:
             if part is not None:
                 self.parts[binding.var] = replace(part, steps=(*part.steps, binding))
             return
-        step = _STEPS.get(value.op_name) if isinstance(value, Call) and value.callee is None else None
-        if step is None or not all(t.is_static for t in flat_types((value.args[0].type, value.type))):  # type: ignore[union-attr]
+        if not isinstance(value, Call) or value.callee is not None or value.op_name not in _STEPS:
             return
-        source = value.args[0]  # type: ignore[union-attr]
+        source: Any = value.args[0]
         before = self.parts.get(source)
+        if not all(t.is_static for t in flat_types((source.type, value.type))):
+            return
         if not isinstance(before, _Part):
             before = _Part(source, Layout.row_major(source.type.shape))
-        after = step(before.layout, value)
+        after = _STEPS[value.op_name](before.layout, value)
         if after is None:  # a copy
             return
         steps = (*before.steps, binding)
@@ -182,7 +190,7 @@ class _Folder:
         schema = Schema(call.op.name, Arg("xs", TensorList), Arg("facts", Str))
         kind, own = call.type, call.op
         op = StridedOp(
-            own.name, own.family, schema, lambda *_: kind, own.doc, amp="keep", complex=own.complex,
+            own.name, own.family, schema, lambda *_: kind, own.doc, amp="keep", complex=own.complex, rule=None,
             function=function, layouts=layouts,
         )  # fmt: skip
         return replace(call, op=op, args=(tuple(sources), repr((arg_types(inner.args), layouts))))

@@ -89,9 +89,7 @@ def _choices(module: Module, device: Device) -> Choices:
 def call_function(call: Call, dialect: str | None, name: str = "main") -> FunctionExpr:
     """A function of the call's tensors that makes the call."""
     if isinstance(call.op, StridedOp):
-        *steps, last = call.op.function.body.bindings
-        made = replace(last, value=replace(call.op.call, dialect=dialect, attrs={}, span=None))
-        return replace(call.op.function, body=Block((*steps, made), last.var), name=name)
+        return call.op.by_dialect(dialect, name)
     params: list[Var] = []
 
     def parameter(leaf: Any) -> Any:

@@ -86,9 +86,8 @@ def _rank_4_layouts(call: CallInfo) -> list[Layout | None]:
 
 def reads_strides(call: CallInfo) -> bool:
     """Whether cuDNN takes the operands where they are: contiguous features in groups of 16 bytes."""
-    ranks_differ = any((new is None) is not (old is None) for new, old in zip(_rank_4_layouts(call), call.layouts))
     layouts = [each for each in _rank_4_layouts(call) if each is not None]
-    if ranks_differ or any(call.layouts[LSE - Q : LSE]):
+    if len(layouts) < sum(each is not None for each in call.layouts) or any(call.layouts[LSE - Q : LSE]):
         return False
     starts = [n for each in layouts for n in (*each.strides[:-1], each.offset)]
     aligned = all(n % _MULTIPLE == 0 for n in starts) and all(each.strides[-1] == 1 for each in layouts)
@@ -118,7 +117,9 @@ def without_plan(call: CallInfo) -> str | None:
 def _build_graph(target: AttentionProblem, handle: Handle) -> OperationGraph:
     graph = OperationGraph(str(target), handle, target.dtype, "float32")
     strides = target.strides
-    q, k, v = (graph.input(n, shape, strides=strides[n - Q]) for n, shape in ((Q, target.q), (K, target.k), (V, target.v)))
+    q, k, v = (
+        graph.input(n, shape, strides=strides[n - Q]) for n, shape in ((Q, target.q), (K, target.k), (V, target.v))
+    )
     if not target.backward:
         y, lse = graph.graph.sdpa(
             q=q, k=k, v=v, generate_stats=True, attn_scale=target.scale, use_causal_mask=target.causal
