@@ -1,13 +1,14 @@
 """How a graph with its gradients is divided: what the forward pass computes and saves, and the backward pass reads.
 
 Views are never saved. The tensor that they are views of is, once, and the backward graph takes its parts again: three
-views of one product would be three tensors otherwise, which each graph copies.
+views of one product would be three tensors otherwise, which each graph copies. Nor are operands of gradients that give
+a shape alone, such as the log-probabilities of a loss.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -16,8 +17,16 @@ from functorch.compile import default_partition, min_cut_rematerialization_parti
 from torch._functorch import config
 from torch.fx import GraphModule, Node
 
+from meta.frontend.torch.dynamo.memory import is_constant
+
 _aten = torch.ops.aten
 _SPLITS = (_aten.split.Tensor, _aten.split_with_sizes.default)
+_SHAPES: Mapping[Any, int] = {
+    _aten.nll_loss_backward.default: 1, _aten.nll_loss2d_backward.default: 1, _aten.avg_pool2d_backward.default: 1,
+    _aten._adaptive_avg_pool2d_backward.default: 1, _aten.reflection_pad2d_backward.default: 1,
+    _aten.replication_pad2d_backward.default: 1,
+}  # fmt: skip
+"""Gradients -> the position of an argument that they read the shape of, and no values."""
 
 
 def partition_of(name: str) -> Callable[..., tuple[GraphModule, GraphModule]]:
@@ -27,11 +36,26 @@ def partition_of(name: str) -> Callable[..., tuple[GraphModule, GraphModule]]:
 
 def _divided(joint: GraphModule, inputs: Sequence[Any], **options: Any) -> tuple[GraphModule, GraphModule]:
     """The graphs of the two passes that save the fewest bytes, and no views."""
-    for node in joint.graph.nodes:
+    for node in list(joint.graph.nodes):
         _name_view(node)
+        if node.target in _SHAPES:
+            _leave_out_values(node, _SHAPES[node.target])
     joint.graph.eliminate_dead_code()
     with config.patch(recompute_views=True):
         return min_cut_rematerialization_partition(joint, inputs, **options)
+
+
+def _leave_out_values(node: Node, place: int) -> None:
+    """Give a node a constant of the type of an argument of known sizes, in place of its values."""
+    x: Any = node.args[place]
+    kind: torch.Tensor = x.meta["val"]
+    if not is_constant(kind.shape) or kind.dim() == 0:
+        return
+    with node.graph.inserting_before(node):
+        options = {"dtype": kind.dtype, "device": kind.device}
+        constant = node.graph.call_function(_aten.full.default, (list(kind.shape), 0), options)
+    constant.meta |= {"val": kind.new_empty(kind.shape), "tensor_meta": x.meta.get("tensor_meta")}
+    node.update_arg(place, constant)
 
 
 def _name_view(node: Node) -> None:

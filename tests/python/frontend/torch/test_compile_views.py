@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from meta.frontend.torch import compile_backend, explain
 from meta.frontend.torch.dynamo import convert
+from meta.frontend.torch.dynamo.call import _Builder
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
@@ -93,23 +94,55 @@ def test_batches_of_any_size(operands: Any) -> None:
     assert len(operands) >= 4
 
 
-def test_a_view_is_saved_as_what_it_is_a_view_of() -> None:
-    """The forward graph returns one product for three heads, which the backward graph takes apart."""
+def saved_shapes(function: Callable[..., Any], *args: torch.Tensor) -> list[tuple[int, ...]]:
+    """The shapes of what the program of a forward pass returns."""
     shapes: list[list[tuple[int, ...]]] = []
+    real = _Builder._converted
 
-    def recorded(*args: Any) -> Any:
-        converted = real(*args)
-        shapes.append([result.layout.shape for result in converted.results])
+    def recorded(*builder: Any) -> Any:
+        converted = real(*builder)
+        shapes.append([tuple(result.layout.shape) for result in converted.results])
         return converted
 
-    builder = "meta.frontend.torch.dynamo.call._Builder._converted"
-    from meta.frontend.torch.dynamo.call import _Builder
+    with patch.object(_Builder, "_converted", recorded):
+        torch.compile(function, backend=compile_backend)(*args)
+    return shapes[0]
 
-    real = _Builder._converted
-    with patch(builder, recorded):
-        x, w, mask = operands_of()
-        torch.compile(attended, backend=compile_backend)(x.requires_grad_(), w.requires_grad_(), mask)
-    assert shapes[0] == [(B, HEADS, T, WIDTH // HEADS), (B * T, 3 * WIDTH), (B, HEADS, T)]  # result, product, lse
+
+def test_a_view_is_saved_as_what_it_is_a_view_of() -> None:
+    """The forward graph returns one product for three heads, which the backward graph takes apart."""
+    x, w, mask = operands_of()
+    shapes = saved_shapes(attended, x.requires_grad_(), w.requires_grad_(), mask)
+    assert shapes == [(B, HEADS, T, WIDTH // HEADS), (B * T, 3 * WIDTH), (B, HEADS, T)]  # result, product, lse
+
+
+@pytest.mark.parametrize(
+    ("gradient", "shape"),
+    [
+        (lambda x: F.avg_pool2d(x.exp(), 2), (2, 3, 4, 4)),
+        (lambda x: F.adaptive_avg_pool2d(x.exp(), 2), (2, 3, 4, 4)),
+        (lambda x: F.pad(x.exp(), (1, 1, 1, 1), "reflect"), (2, 3, 4, 4)),
+        (lambda x: F.pad(x.exp(), (1, 1, 1, 1), "replicate"), (2, 3, 4, 4)),
+        (lambda x: F.nll_loss(F.log_softmax(x, -1), torch.arange(4)), (4, 8)),
+        (lambda x: F.nll_loss(x.sin(), torch.arange(2)[:, None, None].expand(2, 4, 4)), (2, 3, 4, 4)),
+    ],
+)
+def test_gradients_that_read_a_shape(gradient: Callable[..., Any], shape: tuple[int, ...]) -> None:
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        y = gradient(x)
+        return (y * torch.arange(1.0, y.numel() + 1).view(y.shape)).sum() + x.sum()
+
+    assert_same_gradients(loss, torch.compile(loss, backend=compile_backend), torch.randn(shape))
+
+
+def test_what_gives_a_shape_alone_is_not_saved() -> None:
+    """The gradient of the loss needs no values of the sines, and theirs only what they are the sines of."""
+
+    def loss(x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return F.nll_loss((x @ x.T).float().sin(), labels)
+
+    shapes = saved_shapes(loss, torch.randn(6, 6, dtype=torch.bfloat16).requires_grad_(), torch.arange(6))
+    assert shapes.count((6, 6)) == 1  # the product
 
 
 @pytest.mark.parametrize(
