@@ -87,16 +87,14 @@ def _elementwise(scope: Scope, x: Any) -> Call | None:
 def _before_view(scope: Scope, x: Any) -> Any:
     """x = reshape(f(y)) as f(reshape(y)), for an elementwise operator of tensors of one shape; else x itself."""
     view: Any = plain_call(scope.definition(x), *VIEWS)
-    call = None if view is None else plain_call(scope.definition(view.args[0]))
+    call: Any = None if view is None else plain_call(scope.definition(view.args[0]))
     if call is None or not is_elementwise(call, view.args[0].type):
         return x
-    tensors = [a for a in call.args if isinstance(a, ATOMS)]
-    if any(a.type != view.args[0].type.with_dtype(a.type.dtype) for a in tensors):  # type: ignore[union-attr]
+    tensors: list[Any] = [a for a in call.args if isinstance(a, ATOMS)]
+    if any(a.type.shape != view.args[0].type.shape for a in tensors):
         return x
-    shape = x.type.shape
-    return scope.call(
-        call.op, tuple(emit(scope, "reshape", a, shape) if isinstance(a, ATOMS) else a for a in call.args)
-    )
+    args = [emit(scope, "reshape", a, x.type.shape) if isinstance(a, ATOMS) else a for a in call.args]
+    return scope.call(call.op, tuple(args))
 
 
 def _picked(scope: Scope, x: Any, place: tuple[Any, ...]) -> Atom:

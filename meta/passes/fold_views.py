@@ -225,7 +225,7 @@ def _info(call: Call, layouts: tuple[Layout | None, ...] = ()) -> CallInfo:
 
 
 def _takes(chosen: Implementation | None, call: Call, layouts: list[Layout | None]) -> bool:
-    """Whether an implementation takes operands with these layouts, some of which are no row-major ones."""
+    """Whether an implementation takes operands with these layouts; False without any."""
     assert chosen is not None
     takes = chosen.options.get("strided")
     info = _info(call, tuple(layouts))

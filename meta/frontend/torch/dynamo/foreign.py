@@ -9,13 +9,14 @@ from itertools import count
 from typing import Any
 
 import torch
+from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 import meta
 from meta.backend.functions import Specialised
 from meta.dim import Dim, SymDim, evaluate, names
-from meta.frontend.torch.dynamo.memory import with_strides
-from meta.frontend.torch.dynamo.shapes import NeedsSizes, inverse
+from meta.frontend.torch.dynamo.memory import is_constant, with_strides
+from meta.frontend.torch.dynamo.shapes import NeedsSizes, Sizes, dense_order, inverse, is_dense
 from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType, TupleType
 from meta.op.dialect.torch import DIALECT
@@ -49,6 +50,36 @@ class ForeignResult:
 
     type: TensorType
     order: tuple[int, ...] | None = None
+
+
+def foreign_result(fake: torch.Tensor, sizes: Sizes) -> ForeignResult:
+    """A tensor that a function of torch returns, from torch's fake tensor for it."""
+    order, kind = dense_order(fake) if is_dense(fake) else None, sizes.type(fake)
+    return ForeignResult(kind if order is None else kind.with_shape(tuple(kind.shape[i] for i in order)), order)
+
+
+def operand_layouts(node: Node, sizes: Sizes) -> list[ArgumentLayout]:
+    """The layout of each tensor among the arguments of a node."""
+    return [_operand_layout(fake, sizes) for fake in _operands(node)]
+
+
+def known_strides(node: Node) -> list[tuple[int, ...]]:
+    """The strides of each tensor among the arguments of a node; [] if some size is symbolic."""
+    fakes = _operands(node)
+    is_static = all(is_constant((*fake.shape, *fake.stride())) for fake in fakes)
+    return [tuple(fake.stride()) for fake in fakes] if is_static else []
+
+
+def _operand_layout(fake: torch.Tensor, sizes: Sizes) -> ArgumentLayout:
+    if is_dense(fake):
+        return ArgumentLayout(dense_order(fake))
+    return ArgumentLayout(None, tuple(map(sizes.dim, fake.stride())))
+
+
+def _operands(node: Node) -> list[torch.Tensor]:
+    leaves = pytree.tree_leaves((node.args, node.kwargs))
+    fakes = [x.meta.get("val") for x in leaves if isinstance(x, Node)]
+    return [fake for fake in fakes if isinstance(fake, torch.Tensor)]
 
 
 def foreign_call(

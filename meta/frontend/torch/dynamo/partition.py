@@ -52,7 +52,7 @@ def _leave_out_values(node: Node, place: int) -> None:
     if not is_constant(kind.shape) or kind.dim() == 0:
         return
     with node.graph.inserting_before(node):
-        options = {"dtype": kind.dtype, "device": kind.device}
+        options: dict[str, Any] = {"dtype": kind.dtype, "device": kind.device}
         constant = node.graph.call_function(_aten.full.default, (list(kind.shape), 0), options)
     constant.meta |= {"val": kind.new_empty(kind.shape), "tensor_meta": x.meta.get("tensor_meta")}
     node.update_arg(place, constant)
