@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeGuard
 from meta.device import Device
 from meta.dtype import is_complex
 from meta.errors import IRError, user_location
-from meta.ir.layout import Layout
+from meta.ir.layout import StridedLayout
 from meta.ir.type import FunctionType, Pattern, TensorType, TupleType, Type, flat_types
 from meta.records import record
 from meta.schema._dsl import Schema, TensorLike
@@ -291,7 +291,7 @@ class CallInfo:
     args: tuple[Any, ...]
     out: Type
     device: Device
-    layouts: tuple[Layout | None, ...] = ()
+    layouts: tuple[StridedLayout | None, ...] = ()
     _facts: dict[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False)
     """What its methods have found out: every candidate and every limit asks for it."""
 

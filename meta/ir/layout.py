@@ -13,7 +13,7 @@ from meta.records import record
 
 
 @record
-class Layout:
+class StridedLayout:
     """Where the elements of a tensor are in the memory of a row-major one.
 
     source: the shape of that tensor.  shape: of this one.  strides: between neighbours along each axis.
@@ -25,8 +25,8 @@ class Layout:
     offset: int = 0
 
     @staticmethod
-    def row_major(shape: tuple[int, ...]) -> Layout:
-        return Layout(shape, shape, _row_major_strides(shape))
+    def row_major(shape: tuple[int, ...]) -> StridedLayout:
+        return StridedLayout(shape, shape, _row_major_strides(shape))
 
     @property
     def is_row_major(self) -> bool:
@@ -35,26 +35,26 @@ class Layout:
         alike = all(n == 1 or s == t for n, s, t in zip(self.shape, self.strides, expected, strict=True))
         return alike and self.offset == 0 and prod(self.shape) == prod(self.source)
 
-    def transposed(self, axes: tuple[int, ...]) -> Layout:
+    def transposed(self, axes: tuple[int, ...]) -> StridedLayout:
         """Axis i of the result is axis axes[i]."""
         shape, strides = tuple(self.shape[a] for a in axes), tuple(self.strides[a] for a in axes)
-        return Layout(self.source, shape, strides, self.offset)
+        return StridedLayout(self.source, shape, strides, self.offset)
 
-    def sliced(self, axis: int, begin: int, size: int, step: int = 1) -> Layout:
+    def sliced(self, axis: int, begin: int, size: int, step: int = 1) -> StridedLayout:
         """The elements begin, begin + step, ... of an axis."""
         shape, strides = list(self.shape), list(self.strides)
         offset = self.offset + begin * strides[axis]
         shape[axis], strides[axis] = size, strides[axis] * step
-        return Layout(self.source, tuple(shape), tuple(strides), offset)
+        return StridedLayout(self.source, tuple(shape), tuple(strides), offset)
 
-    def broadcast(self, shape: tuple[int, ...]) -> Layout:
+    def broadcast(self, shape: tuple[int, ...]) -> StridedLayout:
         """Repeated along axes of size 1 and new leading axes."""
         added = len(shape) - len(self.shape)
         own = ((1, 0),) * added + tuple(zip(self.shape, self.strides, strict=True))
         strides = tuple(s if n == size else 0 for (n, s), size in zip(own, shape, strict=True))
-        return Layout(self.source, shape, strides, self.offset)
+        return StridedLayout(self.source, shape, strides, self.offset)
 
-    def reshaped(self, shape: tuple[int, ...]) -> Layout | None:
+    def reshaped(self, shape: tuple[int, ...]) -> StridedLayout | None:
         """The elements in row-major order with another shape; None where they have no strides."""
         if 0 in shape:
             return None
@@ -72,7 +72,7 @@ class Layout:
                 return None
             strides.append(step)
             left, step = left // n, step * n
-        return Layout(self.source, shape, tuple(reversed(strides)), self.offset) if left == 1 else None
+        return StridedLayout(self.source, shape, tuple(reversed(strides)), self.offset) if left == 1 else None
 
 
 def _row_major_strides(shape: tuple[int, ...]) -> tuple[int, ...]:

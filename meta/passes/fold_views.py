@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from meta.ir.expr import Atom, Binding, Block, Call, CallInfo, Expr, FunctionExpr, TupleGetItem, Var, arg_types, is_atom
-from meta.ir.layout import Layout
+from meta.ir.layout import StridedLayout
 from meta.ir.type import TensorType, TupleType, flat_types
 from meta.ir.visitor import reads
 from meta.op.dispatch import first_accepting, implementation
@@ -39,7 +39,7 @@ class StridedOp(ProgramOp):
     for those that are operands of this one."""
 
     function: FunctionExpr = field(kw_only=True)
-    layouts: tuple[Layout | None, ...] = field(kw_only=True)
+    layouts: tuple[StridedLayout | None, ...] = field(kw_only=True)
 
     @property
     def call(self) -> Call:
@@ -55,7 +55,7 @@ class StridedOp(ProgramOp):
         return replace(self.function, body=Block((*steps, made), last.var), name=name)
 
 
-def strided_call(call: Call) -> tuple[Call, tuple[Layout | None, ...]]:
+def strided_call(call: Call) -> tuple[Call, tuple[StridedLayout | None, ...]]:
     """The call that dispatch is asked about, and the layouts of its operands; () if all are row-major."""
     return (call.op.call, call.op.layouts) if isinstance(call.op, StridedOp) else (call, ())
 
@@ -80,7 +80,7 @@ class _Part:
     """A tensor as a part of the memory of another one. steps: the bindings that compute it from `source`."""
 
     source: Any
-    layout: Layout
+    layout: StridedLayout
     steps: tuple[Binding, ...] = ()
 
 
@@ -113,7 +113,7 @@ class _Folder:
         if not all(t.is_static for t in flat_types((source.type, value.type))):
             return
         if not isinstance(before, _Part):
-            before = _Part(source, Layout.row_major(source.type.shape))
+            before = _Part(source, StridedLayout.row_major(source.type.shape))
         after = _STEPS[value.op_name](before.layout, value)
         if after is None:  # a copy
             return
@@ -123,7 +123,7 @@ class _Folder:
         else:
             self.parts[binding.var] = _Part(before.source, after, steps)
 
-    def accepted(self, value: Expr) -> tuple[Layout | None, ...]:
+    def accepted(self, value: Expr) -> tuple[StridedLayout | None, ...]:
         """The layouts of the operands that a call takes where they are; () if it takes none so."""
         if not isinstance(value, Call) or not self._reads_strides(value):
             return ()
@@ -131,14 +131,14 @@ class _Folder:
         wanted = [self._layout(x) if self._is_only_folded(x) else None for x in tensors]
         if _takes(self._chosen(value), value, wanted):
             return tuple(wanted)
-        taken: list[Layout | None] = [None] * len(wanted)
+        taken: list[StridedLayout | None] = [None] * len(wanted)
         for i, layout in enumerate(wanted):
             tried = [*taken[:i], layout, *taken[i + 1 :]]
             if layout is not None and _takes(self._chosen(value), value, tried):
                 taken = tried
         return tuple(taken) if any(taken) else ()
 
-    def _layout(self, x: Any) -> Layout | None:
+    def _layout(self, x: Any) -> StridedLayout | None:
         part = self.parts.get(x)
         return part.layout if isinstance(part, _Part) and not part.layout.is_row_major else None
 
@@ -167,7 +167,7 @@ class _Folder:
                 needed.update(reads(binding.value))
         return tuple(reversed(kept))
 
-    def strided(self, call: Any, layouts: tuple[Layout | None, ...]) -> Call:
+    def strided(self, call: Any, layouts: tuple[StridedLayout | None, ...]) -> Call:
         """The call on the tensors that its operands are parts of."""
         params: list[Var] = []
         bindings: list[Binding] = []
@@ -219,12 +219,12 @@ def _implementation(call: Call) -> Implementation | None:
     return implementation(call.op, call.dialect) if call.dialect else first_accepting(_info(call), in_program=True)
 
 
-def _info(call: Call, layouts: tuple[Layout | None, ...] = ()) -> CallInfo:
+def _info(call: Call, layouts: tuple[StridedLayout | None, ...] = ()) -> CallInfo:
     assert isinstance(call.op, Op)
     return CallInfo(call.op, arg_types(call.args), call.type, flat_types((call.type,))[0].device, layouts)
 
 
-def _takes(chosen: Implementation | None, call: Call, layouts: list[Layout | None]) -> bool:
+def _takes(chosen: Implementation | None, call: Call, layouts: list[StridedLayout | None]) -> bool:
     """Whether an implementation takes operands with these layouts; False without any."""
     assert chosen is not None
     takes = chosen.options.get("strided")
@@ -235,23 +235,23 @@ def _takes(chosen: Implementation | None, call: Call, layouts: list[Layout | Non
 # --- what operators that move elements make of a layout --------------------------------------------------------------
 
 
-def _transposed(layout: Layout, call: Call) -> Layout:
+def _transposed(layout: StridedLayout, call: Call) -> StridedLayout:
     rank = len(layout.shape)
     axes = call.args[1]
     return layout.transposed(tuple(range(rank))[::-1] if axes is None else tuple(a % rank for a in axes))
 
 
-def _reshaped(layout: Layout, call: Call) -> Layout | None:
+def _reshaped(layout: StridedLayout, call: Call) -> StridedLayout | None:
     assert isinstance(call.type, TensorType)
     return layout.reshaped(tuple(map(int, call.type.shape)))
 
 
-def _broadcast(layout: Layout, call: Call) -> Layout:
+def _broadcast(layout: StridedLayout, call: Call) -> StridedLayout:
     assert isinstance(call.type, TensorType)
     return layout.broadcast(tuple(map(int, call.type.shape)))
 
 
-def _sliced(layout: Layout, call: Call) -> Layout | None:
+def _sliced(layout: StridedLayout, call: Call) -> StridedLayout | None:
     assert isinstance(call.type, TensorType)
     _, begin, end, strides = call.args
     for axis, (first, last) in enumerate(zip(begin, end, strict=True)):
@@ -263,7 +263,7 @@ def _sliced(layout: Layout, call: Call) -> Layout | None:
     return layout
 
 
-def _split(layout: Layout, call: Call) -> tuple[Layout, ...]:
+def _split(layout: StridedLayout, call: Call) -> tuple[StridedLayout, ...]:
     assert isinstance(call.type, TupleType)
     axis = call.args[2] % len(layout.shape)
     sizes: list[Any] = [t.shape[axis] for t in flat_types((call.type,))]
@@ -271,7 +271,7 @@ def _split(layout: Layout, call: Call) -> tuple[Layout, ...]:
     return tuple(layout.sliced(axis, start, size) for start, size in zip(starts, sizes, strict=False))
 
 
-_Step = Callable[[Layout, Call], "Layout | tuple[Layout, ...] | None"]
+_Step = Callable[[StridedLayout, Call], "StridedLayout | tuple[StridedLayout, ...] | None"]
 _STEPS: Final[dict[str, _Step]] = {
     **dict.fromkeys((*VIEWS, "stop_gradient"), _reshaped),
     "transpose": _transposed,

@@ -27,7 +27,7 @@ from meta.records import record
 
 if TYPE_CHECKING:
     from meta.ir.expr import CallInfo
-    from meta.ir.layout import Layout
+    from meta.ir.layout import StridedLayout
 
 Kernel = Callable[..., Any]
 
@@ -73,7 +73,7 @@ def on_torch(function: Callable[..., Any], call: CallInfo) -> Kernel:
     return _on_stream(run, call.device) if call.device.kind == "cuda" else run
 
 
-def _on_parts(function: Callable[..., Any], layouts: Sequence[Layout | None]) -> Callable[..., Any]:
+def _on_parts(function: Callable[..., Any], layouts: Sequence[StridedLayout | None]) -> Callable[..., Any]:
     """`function` on views of its first arguments."""
     parts = [(i, each.shape, each.strides, each.offset) for i, each in enumerate(layouts) if each is not None]
 

@@ -66,8 +66,8 @@ def packed_name(choice: Choice) -> str:
     others in this process has distinct names, because TVM keeps the kernels of those for existing programs."""
     info = choice.info
     implementation = choice.implementation
-    facts = repr((info.args, info.out, info.device, implementation.identity or implementation.generation))
-    facts += repr(info.layouts) if info.layouts else ""
+    version = implementation.identity or implementation.generation
+    facts = repr((info.args, info.out, info.device, version, info.layouts))
     checked = ".checked" if choice.checked else ""
     return f"meta.{implementation.name}{checked}.{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
 
@@ -137,11 +137,9 @@ class Choices:
         wrong = min(map(str, devices - {self.device}), default="")
         if wrong:
             raise DeviceError(
-                "vm",
-                f"{call.op_name} is on {wrong}",
-                f"{self.device}, for which the program is compiled",
+                "vm", f"{call.op_name} is on {wrong}", f"{self.device}, for which the program is compiled",
                 f'compile(..., device="{wrong}") or move the arrays',
-            )
+            )  # fmt: skip
         return self.device
 
     def _choose(self, info: CallInfo, dialect: str | None) -> Choice:
@@ -258,14 +256,10 @@ def register_kernels(source: Source) -> None:
         register_calls(loops_of(source.module), source.choices.open)
     for name, choice in source.choices.packed().items():
         if tvm.get_global_func(name, allow_missing=True) is None:
-            implementation, info = choice.implementation, choice.info
-            kernel = (
-                implementation.checked_kernel(info)
-                if choice.checked
-                else implementation.dialect.kernel(implementation, info)
-            )
+            own, info = choice.implementation, choice.info
+            kernel = own.checked_kernel(info) if choice.checked else own.dialect.kernel(own, info)
             tvm.register_global_func(name, kept(kernel), override=True)
-            if info.op.family == "collective" and implementation.dialect.name == "torch":
+            if info.op.family == "collective" and own.dialect.name == "torch":
                 _register_halves(name, kernel, info.device)
 
 

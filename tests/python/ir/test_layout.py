@@ -7,10 +7,10 @@ from random import Random
 import numpy as np
 import pytest
 
-from meta.ir.layout import Layout
+from meta.ir.layout import StridedLayout
 
 
-def _moved(layout: Layout, x: np.ndarray, rng: Random) -> tuple[Layout | None, np.ndarray]:
+def _moved(layout: StridedLayout, x: np.ndarray, rng: Random) -> tuple[StridedLayout | None, np.ndarray]:
     """The layout and the array after a random move."""
     axis = rng.randrange(x.ndim)
     match rng.randrange(4):
@@ -39,7 +39,7 @@ def test_random_moves_agree_with_numpy() -> None:
     for _ in range(500):
         shape = tuple(rng.choice((1, 2, 3, 4)) for _ in range(rng.randint(1, 3)))
         base = np.arange(np.prod(shape)).reshape(shape)
-        layout, x = Layout.row_major(shape), base
+        layout, x = StridedLayout.row_major(shape), base
         for _ in range(3):
             after, y = _moved(layout, x, rng)
             assert (after is not None) == np.shares_memory(y, base)
@@ -58,16 +58,16 @@ def test_random_moves_agree_with_numpy() -> None:
 @pytest.mark.parametrize(
     ("layout", "expected"),
     [
-        (Layout.row_major((2, 3)), True),
-        (Layout((2, 1, 3), (2, 1, 3), (3, 77, 1)), True),  # the stride of an axis of size 1 does not matter
-        (Layout((3, 2), (2, 3), (1, 2)), False),
-        (Layout((4, 3), (2, 3), (3, 1)), False),
-        (Layout((2, 3), (1, 3), (3, 1), 3), False),
+        (StridedLayout.row_major((2, 3)), True),
+        (StridedLayout((2, 1, 3), (2, 1, 3), (3, 77, 1)), True),  # the stride of an axis of size 1 does not matter
+        (StridedLayout((3, 2), (2, 3), (1, 2)), False),
+        (StridedLayout((4, 3), (2, 3), (3, 1)), False),
+        (StridedLayout((2, 3), (1, 3), (3, 1), 3), False),
     ],
 )
-def test_is_row_major(layout: Layout, expected: bool) -> None:
+def test_is_row_major(layout: StridedLayout, expected: bool) -> None:
     assert layout.is_row_major is expected
 
 
 def test_tensors_without_elements_have_no_strides() -> None:
-    assert Layout.row_major((2, 0)).reshaped((0, 2)) is None
+    assert StridedLayout.row_major((2, 0)).reshaped((0, 2)) is None

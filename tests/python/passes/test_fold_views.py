@@ -14,7 +14,7 @@ import torch
 import meta
 from meta import passes
 from meta.ir.expr import Call, CallInfo
-from meta.ir.layout import Layout
+from meta.ir.layout import StridedLayout
 from meta.passes.fold_views import StridedOp, fold_views
 from tests.python.passes.programs import program
 from tests.python.vm.programs import assert_same, randoms
@@ -67,7 +67,9 @@ def test_operands_are_read_in_place(tensors: str) -> None:
     assert "split" not in str(kernels)
 
 
-def folded(function: Callable[..., Any], *shapes: tuple[int, ...]) -> tuple[list[tuple[Layout | None, ...]], list[str]]:
+def folded(
+    function: Callable[..., Any], *shapes: tuple[int, ...]
+) -> tuple[list[tuple[StridedLayout | None, ...]], list[str]]:
     """The layouts of strided calls, and the operators of the program after the pass."""
     with library("torch", []):
         module = fold_views(passes.standard()(program(function, *shapes)))
@@ -107,9 +109,13 @@ def repeated(x: Any, w: Any) -> Any:
         (read_otherwise, (4, 2), []),
         (odd_offset, (3, 2), []),
         (backwards, (3, 2), []),
-        (even_offset, (3, 2), [(Layout((4, 6), (4, 3), (6, 1), 2), None)]),
-        (every_second, (3, 2), [(Layout((4, 6), (4, 3), (6, 2)), None)]),
-        (repeated, (6, 2), [(Layout((4, 6), (2, 4, 6), (0, 6, 1)), Layout((6, 2), (2, 6, 2), (0, 2, 1)))]),
+        (even_offset, (3, 2), [(StridedLayout((4, 6), (4, 3), (6, 1), 2), None)]),
+        (every_second, (3, 2), [(StridedLayout((4, 6), (4, 3), (6, 2)), None)]),
+        (
+            repeated,
+            (6, 2),
+            [(StridedLayout((4, 6), (2, 4, 6), (0, 6, 1)), StridedLayout((6, 2), (2, 6, 2), (0, 2, 1)))],
+        ),
     ],
 )
 def test_layouts_of_operands(function: Callable[..., Any], w: tuple[int, ...], layouts: list[Any]) -> None:
@@ -129,7 +135,7 @@ def test_parts_of_what_a_copy_made() -> None:
         return meta.matmul(meta.reshape(meta.transpose(meta.tanh(x), (1, 0)), (4, 6))[:, 2:4], w)
 
     layouts, operators = folded(function, (4, 6), (2, 2))
-    assert layouts == [(Layout((4, 6), (4, 2), (6, 1), 2), None)]
+    assert layouts == [(StridedLayout((4, 6), (4, 2), (6, 1), 2), None)]
     assert operators == ["tanh", "transpose", "reshape", "matmul"]
 
 

@@ -13,7 +13,7 @@ from meta.backend.cudnn.kernel import Run, product, unsupported_tensors
 from meta.device import Device
 from meta.dtype import itemsize
 from meta.ir.expr import CallInfo
-from meta.ir.layout import Layout
+from meta.ir.layout import StridedLayout
 from meta.op.dialect.cudnn import DIALECT
 
 _Ints = tuple[int, ...]
@@ -78,7 +78,7 @@ def problem(call: CallInfo) -> AttentionProblem:
     )
 
 
-def _rank_4_layouts(call: CallInfo) -> list[Layout | None]:
+def _rank_4_layouts(call: CallInfo) -> list[StridedLayout | None]:
     """The layouts of q, k, v, y, lse and dy as tensors of rank 4, None for row-major ones."""
     layouts = [each and each.reshaped(_reshape_to_rank_4(each.shape)) for each in call.layouts]
     return [*layouts, *(None,) * (6 - len(layouts))]

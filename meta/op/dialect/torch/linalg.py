@@ -13,7 +13,7 @@ from meta.backend.torch.bridge import Native, Specialised
 from meta.backend.torch.products import matrix_product
 from meta.dtype import itemsize
 from meta.ir.expr import CallInfo
-from meta.ir.layout import Layout
+from meta.ir.layout import StridedLayout
 from meta.ir.type import TensorType
 from meta.op.dialect.torch import DIALECT
 
@@ -98,7 +98,7 @@ def _strided_dense(call: CallInfo) -> bool:
     return is_strided and all(map(_has_rows, layouts, call.tensors()))
 
 
-def _has_rows(layout: Layout | None, kind: TensorType) -> bool:
+def _has_rows(layout: StridedLayout | None, kind: TensorType) -> bool:
     """Whether the last two axes of an operand are the rows of a matrix or of a transposed one, and the batch axes have
     one stride."""
     if layout is None:
