@@ -86,12 +86,13 @@ def _elementwise(scope: Scope, x: Any) -> Call | None:
 
 def _before_view(scope: Scope, x: Any) -> Any:
     """x = reshape(f(y)) as f(reshape(y)), for an elementwise operator of tensors of one shape; else x itself."""
-    view: Any = plain_call(scope.definition(x), *VIEWS)
-    call: Any = None if view is None else plain_call(scope.definition(view.args[0]))
-    if call is None or not is_elementwise(call, view.args[0].type):
+    view = plain_call(scope.definition(x), *VIEWS)
+    source: Any = None if view is None else view.args[0]
+    call = None if view is None else plain_call(scope.definition(source))
+    if call is None or not is_elementwise(call, source.type):
         return x
     tensors: list[Any] = [a for a in call.args if isinstance(a, ATOMS)]
-    if any(a.type.shape != view.args[0].type.shape for a in tensors):
+    if any(a.type.shape != source.type.shape for a in tensors):
         return x
     args = [emit(scope, "reshape", a, x.type.shape) if isinstance(a, ATOMS) else a for a in call.args]
     return scope.call(call.op, tuple(args))

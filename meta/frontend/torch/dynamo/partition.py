@@ -40,7 +40,6 @@ def _divided(joint: GraphModule, inputs: Sequence[Any], **options: Any) -> tuple
         _name_view(node)
         if node.target in _SHAPES:
             _leave_out_values(node, _SHAPES[node.target])
-    joint.graph.eliminate_dead_code()
     with config.patch(recompute_views=True):
         return min_cut_rematerialization_partition(joint, inputs, **options)
 
