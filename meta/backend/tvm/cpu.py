@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
 
@@ -52,9 +53,17 @@ class CpuTarget:
         """The system and the machine as Python names them: "linux aarch64"."""
         return f"{self.system} {'armv7l' if self.architecture == 'armv7' else self.architecture}"
 
+    def refusal(self, dtypes: Iterable[str]) -> str | None:
+        """Why no kernel for the CPU computes with tensors of these dtypes, None if kernels can."""
+        needed = _HALVES.get(self.architecture)
+        if needed is None or "float16" not in dtypes or not features_of(self).isdisjoint(needed):
+            return None
+        return f"no float16 on {self.triple}" + (f" without {' or '.join(needed)}" if needed else "")
+
     def llvm(self) -> dict[str, Any]:
         """The description that TVM makes a target from."""
         facts: dict[str, Any] = {"kind": "llvm", "mtriple": self.triple, "mcpu": self.cpu, "mabi": self.abi}
+        facts["mfloat-abi"] = "hard" if self.triple.endswith("eabihf") else ""
         facts |= {"mattr": list(self.features), "vector-width": 128 if self.architecture == "wasm32" else 0}
         return {name: fact for name, fact in facts.items() if fact}
 
@@ -88,6 +97,9 @@ _ARCHITECTURES: Final = {
     "wasm32": _Architecture(("wasm",), ("wasi", "unknown-unknown"), "generic", ("+simd128",)),
     "x86_64": _Architecture(("amd64", "x86-64"), ("linux-gnu", "linux-musl"), "x86-64", needs=("64bit",)),
 }  # fmt: skip
+_HALVES: Final = {"riscv64": ("zfh", "zfhmin"), "wasm32": ()}
+"""Architectures with float16 only where a CPU has one of some features. On others of RISC-V, the functions that TVM
+adds for conversions take integers, and LLVM passes them floats; on WebAssembly LLVM does not end for vectors."""
 _SYSTEMS: Final = ("linux", "wasi", "darwin", "windows")
 _VENDORS: Final = ("unknown", "none", "pc")
 
