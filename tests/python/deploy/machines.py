@@ -35,7 +35,9 @@ void TVMFFIErrorSetRaisedFromCStrParts(const char* kind, const char** parts, int
   exit(3);
 }
 static int launch(Task task, void* data, int tasks) { Group group = {0, 1}; return task(0, &group, data); }
-static void* allocate(int kind, int device, uint64_t bytes, int code, int bits) { return aligned_alloc(64, bytes + 63 & ~63ull); }
+static void* allocate(int kind, int device, uint64_t bytes, int code, int bits) {
+  return aligned_alloc(64, bytes + 63 & ~63ull);
+}
 static int release(int kind, int device, void* memory) { free(memory); return 0; }
 int (*__TVMBackendParallelLaunch)(Task, void*, int) = launch;
 void* (*__TVMBackendAllocWorkspace)(int, int, uint64_t, int, int) = allocate;
@@ -57,7 +59,7 @@ _CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
 
 @dataclass(frozen=True)
 class Machine:
-    """target, cpu: as for `compile`.  compiler: the command that links a program.  emulator: the command that runs it."""
+    """target, cpu: as for `compile`.  compiler, emulator: the commands that link a program and run it."""
 
     target: str
     cpu: str | None
@@ -81,7 +83,7 @@ class Machine:
         )
         data = b"".join(np.ascontiguousarray(x).tobytes() for x in inputs)
         done = subprocess.run([*self.emulator, str(program)], input=data, capture_output=True, check=False)
-        assert done.returncode == 0, done.stderr.decode()[:500]
+        assert done.returncode == 0, (done.returncode, done.stderr.decode()[:500])
         sizes = [operand.bytes for operand in leaves(objects.planned.main.result)]
         ends = np.cumsum(sizes).tolist()
         assert len(done.stdout) == sum(sizes)

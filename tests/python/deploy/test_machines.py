@@ -32,7 +32,7 @@ def halves(x: Any, w: Any, d: Any, i: Any, j: Any, image: Any, kernel: Any) -> d
     """The operators of `batch`, and some on float16."""
     half = meta.cast(x, "float16")
     return batch(x, w, d, i, j, image, kernel) | {
-        "half_product": half * 2, "half_exp": meta.exp(half),
+        "half_product": half * 2, "half_exp": meta.exp(half), "half_sum": meta.sum(half, 1),
         "half_matmul": meta.matmul(half, meta.cast(w, "float16")),
     }  # fmt: skip
 
