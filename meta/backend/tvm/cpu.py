@@ -121,8 +121,7 @@ def parse_target(target: str | CpuTarget, cpu: str | None = None) -> CpuTarget:
         )  # fmt: skip
     name = triple.partition("-")[0]
     architecture = _ARCHITECTURES[name]
-    default = cpu is None or cpu == architecture.cpu
-    if default:
+    if cpu is None or cpu == architecture.cpu:
         own = (*architecture.features, *(f for f in features if f not in architecture.features))
         return CpuTarget(triple, architecture.cpu, own, architecture.abi)
     _check_cpu(name, triple, cpu)
