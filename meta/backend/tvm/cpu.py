@@ -25,7 +25,7 @@ class CpuTarget:
     """A processor and the system around it.
 
     triple: architecture, system and ABI ("aarch64-linux-gnu").  cpu: the processor ("cortex-a72").
-    features: instruction sets beside those of the processor ("+v").  abi: how functions pass arguments, where the
+    features: instruction sets to add to the processor's ("+v").  abi: how functions pass arguments, where the
         triple does not tell."""
 
     triple: str
@@ -74,7 +74,7 @@ class CpuTarget:
 @record
 class _Architecture:
     """names: other names of it.  systems: system and ABI of its triples; the first is the default.
-    cpu, features, abi: those of targets without a `cpu`.  needs: features that its ABI, or Linux, takes for granted."""
+    cpu, features, abi: the fields of a target without a `cpu`.  needs: features that its ABI, or Linux, takes for granted."""
 
     names: tuple[str, ...]
     systems: tuple[str, ...]
@@ -208,7 +208,7 @@ def current() -> CpuTarget:
 
 @cache
 def host() -> CpuTarget:
-    """The CPU of this machine, or the one that META_CPU names."""
+    """The CPU of this machine, or the CPU that META_CPU names."""
     return CpuTarget(tvm.system_triple(), _chosen_cpu() or tvm.system_cpu())
 
 
