@@ -74,7 +74,7 @@ class CpuTarget:
 @record
 class _Architecture:
     """names: other names of it.  systems: system and ABI of its triples; the first is the default.
-    cpu, features, abi: the fields of a target without a `cpu`.  needs: features that its ABI, or Linux, takes for granted."""
+    cpu, features, abi: the fields of a target without a `cpu`.  needs: features that its ABI or Linux requires."""
 
     names: tuple[str, ...]
     systems: tuple[str, ...]
