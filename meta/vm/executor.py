@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypedDict, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from meta import progress, spellings, tracing
+from meta import progress, tracing
+from meta.backend.tvm.cpu import CpuTarget, chosen_target
 from meta.device import Device
 from meta.eager.ndarray import NDArray, asarray, with_arrays
 from meta.eager.seeds import zeros_of
@@ -26,7 +28,6 @@ from meta.vm.arguments import (
     check_call,
     check_devices,
     check_rewritten,
-    compiled_device,
     flatten_call,
     module_record,
     recorder_of,
@@ -49,22 +50,10 @@ from meta.vm.runner import (
 )
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from meta.pictures import Picture
     from meta.vm.cuda_graph import GraphCall
 
 Transform = Callable[[Module], Module]
-
-
-class CompileOptions(TypedDict, total=False):
-    """The options of `compile`."""
-
-    fuse: bool
-    passes: Transform | Iterable[Transform] | None
-    graphs: bool
-    dynamic: Dynamic | None
-    memory_budget: int | str | None
 
 
 P = ParamSpec("P")
@@ -77,9 +66,9 @@ class Executor(Generic[P, R]):
     def __init__(
         self, what: Module | Recordable | Callable[..., Any], device: Device, fuse: bool,
         passes: Transform | Iterable[Transform] | None, graphs: bool = False, dynamic: Dynamic | None = None,
-        memory_budget: int | str | None = None,
+        memory_budget: int | str | None = None, cpu: CpuTarget | None = None,
     ) -> None:  # fmt: skip
-        self.device, self.fuse = device, fuse
+        self.device, self.fuse, self.cpu = device, fuse, cpu
         self.compiled_from = what
         self.graphs = graphs and device.kind == "cuda"
         self.memory_budget: int | None = None
@@ -177,7 +166,10 @@ class Executor(Generic[P, R]):
         memory assigned). Raises ArgumentError for another stage."""
         return report.relax(self.program(*args, **kwargs), stage, fuse=self.fuse)
 
-    def save(self, path: str | os.PathLike[str], *, format: str = "program") -> str:
+    def save(
+        self, path: str | os.PathLike[str], *, format: str = "program", target: str | CpuTarget | None = None,
+        cpu: str | None = None,
+    ) -> str:  # fmt: skip
         """Write the programs that are compiled, with the arrays of their state, to a file that `meta.vm.load` runs
         without the source of the model. Returns the SHA-256 of the file, in hex.
 
@@ -185,10 +177,13 @@ class Executor(Generic[P, R]):
         since, they are compiled anew.
         format: "program"; or "library", a shared library for C with the one program that is compiled, all of whose
             kernels are TVM's. `PATH.safetensors` then has its arguments (see docs/compile.md).
+        target, cpu: the machine that the programs are compiled for, as for `compile`; by default the executor's.
         Raises FileError when the file cannot be written (an older one stays), ArgumentError when nothing is compiled,
         NotSupportedError, with the operator, for programs that call functions which only this process has."""
         from meta.vm import saved
 
+        if target or cpu:
+            return self._for(chosen_target(self.device, target, cpu)).save(path, format=format)
         self._compile_anew()
         programs = [(key[0], program) for key, program in self._programs.items()]
         return saved.write(path, self._name, programs, self.device, fuse=self.fuse, whole=self._whole, format=format)
@@ -204,6 +199,14 @@ class Executor(Generic[P, R]):
                 x.requires_grad = tracked
             call = inspect.BoundArguments(signature, tree.build(iter(inputs)))
             self._specialised(call.args, call.kwargs)
+
+    def _for(self, cpu: CpuTarget | None) -> Executor[P, R]:
+        """The same programs for another CPU."""
+        other = copy(self)
+        other.cpu, other._revision, other._programs = cpu, -1, dict(self._programs)
+        other._runs, other._variants, other._containers = {}, {}, []
+        other._compile_anew()
+        return other
 
     def _specialised(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], converted: list[NDArray] | None = None, *,
@@ -277,7 +280,8 @@ class Executor(Generic[P, R]):
             return program
         if not self._whole:  # a module states its sizes
             self._sizes.warn(call, record.inputs)
-        with self._lock, scoped("dialects", self._dialects), progress.compiling(self._name), without_collection():
+        choices = scoped(dialects=self._dialects, cpu=self.cpu)
+        with self._lock, choices, progress.compiling(self._name), without_collection():
             program = self._programs[key] = replace(self._lower(record, inputs), checks=checks)
             self._variants.setdefault(key, []).append(program)
             watched = {id(container) for container, _ in self._containers}
@@ -328,7 +332,7 @@ class Executor(Generic[P, R]):
     def _compile(self, record: tracing.Record, module: Module) -> Program:
         from meta.passes.standard import separate_results, standard
 
-        with self._lock, scoped("dialects", self._dialects):
+        with self._lock, scoped(dialects=self._dialects, cpu=self.cpu):
             progress.stage("passes")
             return self._build(record, separate_results(module, standard()(module)))
 
@@ -353,48 +357,3 @@ class Executor(Generic[P, R]):
         shared = () if record.result.count() != len(outputs) else shared_results(record.main)
         run = program_runner(machine, record, constants, outputs, source.mutates, whole=self._whole, shared=shared)
         return Program(record, module, source, loaded, constants, machine, run, digest=digest)
-
-
-@overload
-def compile(
-    what: Module, device: Device | str = "cpu", **options: Unpack[CompileOptions]
-) -> Executor[..., tuple[NDArray, ...]]: ...
-@overload
-def compile(
-    what: Callable[P, R], device: Device | str = "cpu", **options: Unpack[CompileOptions]
-) -> Executor[P, R]: ...
-@overload
-def compile(
-    what: Recordable, device: Device | str = "cpu", **options: Unpack[CompileOptions]
-) -> Executor[..., Any]: ...
-def compile(
-    what: Module | Recordable | Callable[..., Any], device: Device | str = "cpu", *, fuse: bool = True,
-    passes: Transform | Iterable[Transform] | None = None, graphs: bool = True, dynamic: Dynamic | None = None,
-    memory_budget: int | str | None = None, **unknown: NoReturn,
-) -> Executor[..., Any]:  # fmt: skip
-    """Compile a Model, a function (traced or not), a training step or an IR Module.
-
-    executor = meta.vm.compile(model)
-    y = executor(x)                       # or by name: executor(x=x)
-
-    The program is traced and compiled at the first call with inputs of new shapes and dtypes (a Module: of any shapes
-    where its sizes are symbolic), kept on disk, and reused. It returns what the eager call returns; arrays that the
-    eager call writes in place (parameters, buffers, optimizer state) keep their memory.
-
-    device: where it runs; inputs and parameters must be there.
-    fuse: let neighbouring operators share a kernel.
-    passes: module -> module transformations to apply before the standard ones, such as `meta.passes.auto_cast(...)`.
-    graphs: on CUDA, record programs of known sizes as CUDA graphs (see docs/gpu.md).
-    dynamic: sizes that one program leaves open: input -> axis -> a name, as in `{"x": {0: "n"}}`. Sizes of one name are
-        equal. Inputs inside of containers are called by their paths (`batch.0`). Without it, the first call has a
-        program for its sizes, and calls of other sizes share one that leaves open what differs, if the function allows
-        that (eight programs without it lead to a SpecialisationWarning); `{}` leaves no size open. A model with
-        `open_sizes` (one that torch exported with dynamic sizes) leaves those open.
-    memory_budget: the most bytes that a call may need, as `Executor.memory` counts them: a number, or a text such as
-        "2GiB". Tensors are then computed again where they are read next, in place of being kept, until it fits;
-        `Executor.memory` and `explain` report what that costs. The first call raises ArgumentError, with the least
-        number, if the program needs more, and NotSupportedError if it has branches, loops or symbolic sizes.
-    A `with_dialect` around this call holds for the program."""
-    if unknown:
-        spellings.refuse_unknown("compile", unknown, ("what", "device", *CompileOptions.__annotations__))
-    return Executor(what, compiled_device(device), fuse, passes, graphs, dynamic, memory_budget)

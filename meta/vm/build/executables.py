@@ -20,12 +20,13 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import hooks, library, parallel
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import TEImplementation, source_key
+from meta.backend.tvm.cpu import NotRunnable, runs_here
 from meta.backend.tvm.kernel import digest
 from meta.backend.tvm.workarounds import heap
 from meta.cache import default_cache
-from meta.errors import NotSupportedError
 from meta.ir.printer import to_text
 from meta.locks import new_lock
+from meta.modes import scoped
 from meta.progress import without_collection
 from meta.records import record
 from meta.vm import lower, plan
@@ -79,7 +80,7 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
     """The executable of a program, with its library kernels registered. One thread builds at a time.
 
     graphs: the program takes its memory where possible, so that calls can be recorded."""
-    with _lock:
+    with _lock, scoped(cpu=source.cpu):
         hooks.prepare()
         progress.stage("prepare library kernels")
         register_kernels(source)
@@ -90,7 +91,8 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
 
             lowered = lower(source)
         key = cache_key(source, fuse, lowered) + ("_graph" if graphs else "")
-        loaded = _loaded.get(key) or _from_disk(key)
+        foreign = source.cpu is not None and not runs_here(source.cpu)
+        loaded = _loaded.get(key) or (_planned(source, lowered, key, fuse) if foreign else _from_disk(key))
         if loaded is None:
             disk = default_cache()
             with contextlib.nullcontext() if disk is None else disk.building(key):
@@ -163,6 +165,14 @@ def _from_disk(key: str) -> Loaded | None:
     return None if module is None else Loaded.from_facts(module, facts, "disk", key)
 
 
+def _planned(source: Source, lowered: Lowered | None, key: str, fuse: bool) -> Loaded:
+    """The plan of a program for another machine, which cannot run."""
+    from meta.vm.build.generate import plan_source
+
+    planned = plan_source(source, fuse=fuse, lowered=lowered)
+    return Loaded(NotRunnable(source.cpu), planned.kernels, planned.memory, "planned", key=key, trade=planned.trade)
+
+
 @without_collection()
 def _build(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs: bool) -> Loaded:
     """The executable, newly built, by several processes if it is large."""
@@ -196,11 +206,9 @@ def shared_library(source: Source, loaded: Loaded, *, fuse: bool) -> bytes:
     if code is None:
         from meta.vm.build.generate import build_module, linked, plan_source
 
-        with _lock:
+        with _lock, scoped(cpu=source.cpu):
             planned = plan_source(source, fuse=fuse, arena=loaded.destinations is not None)
             code = linked(source, planned) or library.link(build_module(source, planned))
     if code is None:
-        raise NotSupportedError(
-            "save", "the program cannot be linked", "a machine with a linker", "install one: ld, ld.lld, gcc or clang"
-        )
+        raise library.missing_linker("save", source.cpu)
     return code

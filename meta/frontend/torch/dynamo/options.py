@@ -12,8 +12,8 @@ from meta.frontend.torch.dynamo.report import RANDOM, Fallback
 from meta.op.dispatch import with_dialect
 from meta.tracing import Record
 from meta.vm.arguments import RecordSource
+from meta.vm.compilation import compile as compiled
 from meta.vm.executor import Executor
-from meta.vm.executor import compile as compiled
 from meta.vm.program import Program
 
 T = TypeVar("T")
