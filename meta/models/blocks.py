@@ -31,6 +31,18 @@ class Projection(nn.Linear):
         self.b = unwritten(out_features) if bias else None
 
 
+class TransposedProjection(Model):
+    """x @ w + b, with w of shape (in, out): GPT-2 stores the transpose of a linear layer's."""
+
+    weight, bias = Alias("w"), Alias("b")
+
+    def build(self, in_features: int, out_features: int) -> None:
+        self.w, self.b = unwritten(in_features, out_features), unwritten(out_features)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return meta.matmul(x, self.w) + self.b
+
+
 class TokenTable(Model):
     """Rows of a table, zeros until they are loaded."""
 
@@ -41,6 +53,10 @@ class TokenTable(Model):
 
     def forward(self, ids: Tensor) -> Tensor:
         return meta.embedding(self.w, ids)
+
+
+class PositionTable(TokenTable):
+    """A row for each position."""
 
 
 class OffsetRMSNorm(Model):

@@ -16,6 +16,7 @@ from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, value_text
 from meta.model.model import Model
 from meta.models.blocks import AttentionContext, Projection
+from meta.models.quantized import QuantizedProjection
 from meta.modes import no_grad
 from meta.schema.annotations import explained
 
@@ -52,8 +53,13 @@ class LanguageModel(Model):
     vocab_size: int
     max_length: int
     cache_shape: tuple[int, int, int]
-    lm_head: Projection
+    lm_head: Projection | QuantizedProjection
     config: dict[str, Any]
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of norms, and of weights that are not quantised."""
+        return self.parameters()[-1].dtype
 
     def hidden(self, ids: Tensor, context: AttentionContext) -> Tensor:
         """The features behind the last norm, (rows, length, width)."""
@@ -127,12 +133,12 @@ class LanguageModel(Model):
         pads = meta.array([length - len(row) for row in prompts], "int64", device)
         ids = meta.array([[0] * (length - len(row)) + row for row in prompts], "int64", device)
         start, capacity, living = meta.zeros((1,), "int64", device), 0, [True] * len(prompts)
-        cache = [meta.zeros((len(prompts), heads, 0, size), self.lm_head.w.dtype, device)] * (2 * layers)
+        cache = [meta.zeros((len(prompts), heads, 0, size), self.dtype, device)] * (2 * layers)
         for i in range(count):
             with no_grad():  # not around the yield: the caller's code runs there
                 if length + i > capacity:
                     more = -(-(length + i - capacity) // block) * block
-                    blank = meta.zeros((len(prompts), heads, more, size), self.lm_head.w.dtype, device)
+                    blank = meta.zeros((len(prompts), heads, more, size), self.dtype, device)
                     cache, capacity = [meta.concatenate([x, blank], 2) for x in cache], capacity + more
                 drawn = [] if draws is None else [meta.array(draws[:, i : i + 1], device=device)]
                 ids, start = step(ids, start, pads, *drawn, *options, *cache)

@@ -32,11 +32,11 @@ def _tensors(sample: Sample) -> list[T]:
     return tensors
 
 
-@cache
 _OTHER_MEANING = {("dequantize_weight", "int8"), ("dequantize_weight", "uint8")}
 """Dtypes that say how bits are read, not how numbers are stored."""
 
 
+@cache
 def _rows() -> dict[str, Sample]:
     """Of each operator of several tensors, the first sample with the most of them."""
     rows: dict[str, Sample] = {}

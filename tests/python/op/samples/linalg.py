@@ -21,7 +21,7 @@ def _dense(x: Any, w: Any, bias: Any = None) -> Any:
 
 def _dequantize_weight(w: Any, scale: Any, dtype: str = "float32") -> Any:
     """By a loop over weights in place of shapes and vectors."""
-    rows, groups = w.reshape(-1, w.shape[-1]), scale.shape[-1]
+    rows, groups = w.reshape(w.shape[:-1].numel(), w.shape[-1]), scale.shape[-1]
     size = w.shape[-1] // groups * (1 if w.dtype == torch.int8 else 2)
     out = torch.zeros((rows.shape[0], size * groups), dtype=torch.float64)
     for k in range(size * groups):
@@ -31,7 +31,7 @@ def _dequantize_weight(w: Any, scale: Any, dtype: str = "float32") -> Any:
         else:
             byte = rows[:, group * (size // 2) + within % (size // 2)].long()
             integers = (byte // 16 if within >= size // 2 else byte % 16) - 8
-        out[:, k] = integers * scale.reshape(-1, groups)[:, group].double()
+        out[:, k] = integers * scale.reshape(rows.shape[0], groups)[:, group].double()
     return out.reshape(*w.shape[:-1], size * groups).to(getattr(torch, dtype))
 
 
