@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import meta
@@ -84,6 +84,7 @@ class GPT2(LanguageModel):
 
     config: the entries of config.json. Weights are zeros, norms' ones."""
 
+    lora_targets: ClassVar[Sequence[str]] = ("c_attn",)
     _torch_names: ClassVar[Mapping[str, str]] = {n: f"transformer.{n}" for n in ("wte", "wpe", "h", "ln_f")}
 
     def build(self, config: Mapping[str, Any]) -> None:

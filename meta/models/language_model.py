@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, value_text
 from meta.model.model import Model
 from meta.models.blocks import AttentionContext, Projection
+from meta.models.lora import add_adapters, load_adapters, merge_adapters, save_adapters
 from meta.models.quantized import QuantizedProjection
 from meta.modes import no_grad
 from meta.schema.annotations import explained
@@ -55,6 +57,7 @@ class LanguageModel(Model):
     cache_shape: tuple[int, int, int]
     lm_head: Projection | QuantizedProjection
     config: dict[str, Any]
+    lora_targets: ClassVar[Sequence[str]] = ("q_proj", "v_proj")
 
     @property
     def dtype(self) -> str:
@@ -68,6 +71,31 @@ class LanguageModel(Model):
     def forward(self, ids: Tensor) -> Tensor:
         """(rows, length) ids -> (rows, length, vocab_size) scores of the next token."""
         return self.lm_head(self.hidden(ids, AttentionContext(ids)))
+
+    @explained
+    def lora(self, rank: int = 8, alpha: float | None = None, targets: Sequence[str] | None = None) -> LanguageModel:
+        """Put low-rank adapters beside projections, freeze everything else, and return the model in train mode.
+
+        A projection adds (alpha / rank) * (x @ a^T) @ b^T to its result; a and b are its trained parts.
+        alpha: `rank` by default.  targets: names of projections, by default those of queries and values.
+        Weights may have 8 or 4 bits. Raises ArgumentError for numbers that are not positive and names that no
+        projection has."""
+        add_adapters(self, rank, alpha, self.lora_targets if targets is None else targets)
+        return self
+
+    def merge_lora(self) -> LanguageModel:
+        """Add the adapters to the weights, which must be floats, and remove them; returns the model, still frozen."""
+        merge_adapters(self)
+        return self
+
+    def save_lora(self, folder: str | os.PathLike[str]) -> None:
+        """Write the adapters alone, for `load_lora` and peft."""
+        save_adapters(folder, self)
+
+    def load_lora(self, folder: str | os.PathLike[str]) -> LanguageModel:
+        """Copy the adapters of a folder, as `save_lora` and peft write it, into those that `lora` made."""
+        load_adapters(folder, self)
+        return self
 
     @explained
     def generate(

@@ -65,8 +65,8 @@ def load(
     dtype: floating; None for the dtype of config.json. Files are read one by one and values are cast on the way, so
         that memory is little more than the result's.
     weights: None as they are; "int8", or "int4:64" for 4 bits in groups of 64, to round matrices, the head and the
-        table of tokens included, while they are read (`meta.models.quantized`). They are not trained, `dtype` is the dtype
-        of everything else, and `save` writes them for `load`, not for transformers.
+        table of tokens included, while they are read (`meta.models.quantized`). They are not trained, `dtype` is of
+        everything else, and `save` writes them for `load`, not for transformers.
     `lm.config` has the entries of config.json. Nothing in the folder is executed.
     Raises UnsupportedError for an architecture, or a choice in config.json, that meta lacks, FileError for files that
     are missing, damaged, pickled or of other shapes than config.json says, ArgumentError for unknown `weights`, groups
