@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,26 @@ from meta.model.names import Alias
 def unwritten(*shape: int) -> NDArray:
     """Zeros that take no memory until they are written, for parameters that a checkpoint replaces."""
     return meta.from_numpy(np.zeros(shape, np.float32))
+
+
+class PretrainedModel(Model):
+    """A model of a folder.
+
+    config: the entries of config.json.  lora_targets: the projections that have adapters by default."""
+
+    config: dict[str, Any]
+    lora_targets: ClassVar[Sequence[str]]
+    lora_task: ClassVar[str | None] = None
+    """What peft calls the task of the model, None for features."""
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of norms, and of weights that are not quantised."""
+        return self.parameters()[-1].dtype
+
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
+        """Tokens that continue a text. Raises NotSupportedError: decoders define it."""
+        raise NotSupportedError("generate", f"{type(self).__name__} has no decoder", "a decoder, such as Llama")
 
 
 class Projection(nn.Linear):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -15,9 +14,8 @@ from meta import random, vm
 from meta._generated.methods import Tensor
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, value_text
-from meta.model.model import Model
 from meta.models.blocks import AttentionContext, Projection
-from meta.models.lora import add_adapters, load_adapters, merge_adapters, save_adapters
+from meta.models.lora import AdaptableModel
 from meta.models.quantized import QuantizedProjection
 from meta.modes import no_grad
 from meta.schema.annotations import explained
@@ -45,24 +43,18 @@ def sampled(scores: Tensor, draws: Tensor, temperature: Tensor, top_k: int | Non
     return place if order is None else meta.gather(order, 1, place)
 
 
-class LanguageModel(Model):
+class LanguageModel(AdaptableModel):
     """A decoder. Subclasses define `build` and `hidden`, and set the attributes.
 
     vocab_size: tokens.  max_length: the most tokens of a text.
-    cache_shape: layers, heads of keys and values, and features of a head.
-    config: the entries of config.json."""
+    cache_shape: layers, heads of keys and values, and features of a head."""
 
     vocab_size: int
     max_length: int
     cache_shape: tuple[int, int, int]
     lm_head: Projection | QuantizedProjection
-    config: dict[str, Any]
     lora_targets: ClassVar[Sequence[str]] = ("q_proj", "v_proj")
-
-    @property
-    def dtype(self) -> str:
-        """The dtype of norms, and of weights that are not quantised."""
-        return self.parameters()[-1].dtype
+    lora_task: ClassVar[str | None] = "CAUSAL_LM"
 
     def hidden(self, ids: Tensor, context: AttentionContext) -> Tensor:
         """The features behind the last norm, (rows, length, width)."""
@@ -71,31 +63,6 @@ class LanguageModel(Model):
     def forward(self, ids: Tensor) -> Tensor:
         """(rows, length) ids -> (rows, length, vocab_size) scores of the next token."""
         return self.lm_head(self.hidden(ids, AttentionContext(ids)))
-
-    @explained
-    def lora(self, rank: int = 8, alpha: float | None = None, targets: Sequence[str] | None = None) -> LanguageModel:
-        """Put low-rank adapters beside projections, freeze everything else, and return the model in train mode.
-
-        A projection adds (alpha / rank) * (x @ a^T) @ b^T to its result; a and b are its trained parts.
-        alpha: `rank` by default.  targets: names of projections, by default those of queries and values.
-        Weights may have 8 or 4 bits. Raises ArgumentError for numbers that are not positive and names that no
-        projection has."""
-        add_adapters(self, rank, alpha, self.lora_targets if targets is None else targets)
-        return self
-
-    def merge_lora(self) -> LanguageModel:
-        """Add the adapters to the weights, which must be floats, and remove them; returns the model, still frozen."""
-        merge_adapters(self)
-        return self
-
-    def save_lora(self, folder: str | os.PathLike[str]) -> None:
-        """Write the adapters alone, for `load_lora` and peft."""
-        save_adapters(folder, self)
-
-    def load_lora(self, folder: str | os.PathLike[str]) -> LanguageModel:
-        """Copy the adapters of a folder, as `save_lora` and peft write it, into those that `lora` made."""
-        load_adapters(folder, self)
-        return self
 
     @explained
     def generate(

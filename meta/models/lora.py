@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import meta
 from meta import random
@@ -21,10 +21,14 @@ from meta.files import safetensors
 from meta.files.atomic import temporary
 from meta.model.model import Model
 from meta.model.names import torch_arrays
-from meta.models.blocks import Projection, TransposedProjection
+from meta.models.blocks import PretrainedModel, Projection, TransposedProjection
 from meta.models.quantized import QuantizedProjection
 from meta.modes import no_grad
 from meta.nn.init import fan_in_bound
+from meta.schema.annotations import explained
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _BASES: Final = (Projection, TransposedProjection, QuantizedProjection)
 _PREFIX: Final = "base_model.model."
@@ -109,7 +113,7 @@ def _arrays(model: Model) -> dict[str, NDArray]:
     return {f"{_PREFIX}{name}": x for name, x in torch_arrays(model).items() if ".lora_" in name}
 
 
-def save_adapters(folder: str | os.PathLike[str], model: Model) -> None:
+def save_adapters(folder: str | os.PathLike[str], model: PretrainedModel) -> None:
     """Write the adapters alone to a folder, as peft reads it: adapter_config.json and adapter_model.safetensors."""
     found = list(adapters(model))
     if not found:
@@ -117,7 +121,7 @@ def save_adapters(folder: str | os.PathLike[str], model: Model) -> None:
     _, _, first = found[0]
     entries = {
         "peft_type": "LORA", "r": first.rank, "lora_alpha": first.scaling * first.rank, "lora_dropout": 0.0,
-        "target_modules": sorted({name for _, name, _ in found}), "bias": "none", "task_type": "CAUSAL_LM",
+        "target_modules": sorted({name for _, name, _ in found}), "bias": "none", "task_type": model.lora_task,
         "fan_in_fan_out": isinstance(first.base, TransposedProjection), "inference_mode": True,
     }  # fmt: skip
     path = Path(folder)
@@ -145,3 +149,32 @@ def load_adapters(folder: str | os.PathLike[str], model: Model) -> None:
     with no_grad():
         for name, x in arrays.items():
             x.update(meta.array(values[name], x.dtype, x.device))
+
+
+class AdaptableModel(PretrainedModel):
+    """A model whose projections may have adapters."""
+
+    @explained
+    def lora(self, rank: int = 8, alpha: float | None = None, targets: Sequence[str] | None = None) -> Self:
+        """Put low-rank adapters beside projections, freeze everything else, and return the model in train mode.
+
+        A projection adds (alpha / rank) * (x @ a^T) @ b^T to its result; a and b are its trained parts.
+        alpha: `rank` by default.  targets: names of projections, by default those of queries and values.
+        Weights may have 8 or 4 bits. Raises ArgumentError for numbers that are not positive and names that no
+        projection has."""
+        add_adapters(self, rank, alpha, self.lora_targets if targets is None else targets)
+        return self
+
+    def merge_lora(self) -> Self:
+        """Add the adapters to the weights, which must be floats, and remove them; returns the model, still frozen."""
+        merge_adapters(self)
+        return self
+
+    def save_lora(self, folder: str | os.PathLike[str]) -> None:
+        """Write the adapters alone, for `load_lora` and peft."""
+        save_adapters(folder, self)
+
+    def load_lora(self, folder: str | os.PathLike[str]) -> Self:
+        """Copy the adapters of a folder, as `save_lora` and peft write it, into those that `lora` made."""
+        load_adapters(folder, self)
+        return self

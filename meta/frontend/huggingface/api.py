@@ -24,23 +24,25 @@ from meta.frontend.examination import (
 )
 from meta.frontend.huggingface.folder import ModelFolder, read_folder
 from meta.model.names import torch_arrays
-from meta.models.blocks import ACTIVATIONS
+from meta.models.bert import Bert
+from meta.models.blocks import ACTIVATIONS, PretrainedModel
 from meta.models.gpt2 import GPT2
-from meta.models.language_model import LanguageModel
 from meta.models.llama import VARIANTS, Llama
 from meta.models.quantized import QuantizedWeight, WeightFormat, replace_layers, scale_problem, weight_format
 from meta.records import record
 from meta.schema.annotations import explained
 
-_SUPPORTED: Final[Mapping[str, type[LanguageModel]]] = {**dict.fromkeys(VARIANTS, Llama), "gpt2": GPT2}
+_SUPPORTED: Final[Mapping[str, type[PretrainedModel]]] = {**dict.fromkeys(VARIANTS, Llama), "gpt2": GPT2, "bert": Bert}
 """By model_type."""
 _ONLY: Final[Mapping[str, Any]] = {
-    "add_cross_attention": False, "partial_rotary_factor": 1.0, "quantization_config": None,
-    "scale_attn_by_inverse_layer_idx": False, "scale_attn_weights": True, "use_bidirectional_attention": False,
+    "add_cross_attention": False, "partial_rotary_factor": 1.0, "position_embedding_type": "absolute",
+    "quantization_config": None, "scale_attn_by_inverse_layer_idx": False, "scale_attn_weights": True, "use_bidirectional_attention": False,
 }  # fmt: skip
 """Entries of config.json, each with its one supported value besides null."""
-_DERIVED: Final = re.compile(r"\.attn\.(masked_)?bias$|rotary_emb\.inv_freq$")
+_DERIVED: Final = re.compile(r"\.attn\.(masked_)?bias$|rotary_emb\.inv_freq$|embeddings\.position_ids$")
 """Arrays of older checkpoints that are computed from config.json."""
+_HEADS: Final = {"bert": re.compile(r"(bert\.)?pooler\.|cls\.|classifier\.|qa_outputs\.")}
+"""model_type -> arrays behind the features of an encoder, which are not read."""
 _NUMBER: Final = re.compile(r"\.\d+(?=\.)")
 _METHOD: Final = "meta"
 """quant_method in config.json of weights that `save` wrote."""
@@ -56,7 +58,7 @@ class UnsupportedError(UnsupportedProgramError):
 @explained
 def load(
     folder: str | os.PathLike[str], dtype: object = None, device: Device | str = CPU, weights: str | None = None
-) -> LanguageModel:
+) -> PretrainedModel:
     """The language model of a folder with config.json and safetensors files, in inference mode.
 
         lm = meta.frontend.huggingface.load("Qwen2.5-0.5B-Instruct", dtype="bfloat16")
@@ -137,7 +139,7 @@ def examine(folder: str | os.PathLike[str]) -> Examination:
 
 
 @explained
-def save(folder: str | os.PathLike[str], model: LanguageModel) -> None:
+def save(folder: str | os.PathLike[str], model: PretrainedModel) -> None:
     """Write a model that was loaded, also after training, to a folder that `load` and transformers read: config.json
     and model.safetensors. Weights in 8 or 4 bits are written as they are, which only `load` reads. Raises FileError
     when a file cannot be written."""
@@ -151,7 +153,7 @@ def save(folder: str | os.PathLike[str], model: LanguageModel) -> None:
         json.dump(entries, file, indent=2)
 
 
-def _distinct(model: LanguageModel) -> dict[str, NDArray]:
+def _distinct(model: PretrainedModel) -> dict[str, NDArray]:
     """The arrays by their first names in torch."""
     first = {id(array): name for name, array in reversed(torch_arrays(model).items())}
     return {name: array for name, array in torch_arrays(model).items() if first[id(array)] == name}
@@ -165,7 +167,7 @@ class _Comparison:
     uses: the kinds of parameters in the files, as operators.
     unsupported: what meta lacks.  mismatches: arrays that are missing or have other shapes."""
 
-    model: LanguageModel | None
+    model: PretrainedModel | None
     arrays: Mapping[str, NDArray]
     uses: tuple[OperatorUse, ...]
     unsupported: tuple[str, ...]
@@ -200,7 +202,7 @@ def _compared(source: ModelFolder) -> _Comparison:
     others = () if model is None else torch_arrays(model)  # a second name of a tied array
     places: dict[str, list[str]] = {}
     for name in source.shapes:
-        if not _DERIVED.search(name):
+        if not _DERIVED.search(name) and not (kind in _HEADS and _HEADS[kind].match(name)):
             places.setdefault(_NUMBER.sub(".*", name), []).append(name)
     wrong = {kind for kind, names in places.items() if model and not all(n in arrays or n in others for n in names)}
     wrong -= {_NUMBER.sub(".*", text.split("'")[1]) for text in mismatches}
@@ -210,7 +212,7 @@ def _compared(source: ModelFolder) -> _Comparison:
     return _Comparison(model, arrays, uses, tuple(unsupported), tuple(mismatches) if kind in _SUPPORTED else ())
 
 
-def _model(source: ModelFolder) -> LanguageModel:
+def _model(source: ModelFolder) -> PretrainedModel:
     """The model of config.json; of Llama's architecture if the type is unknown."""
     entries = dict(source.config)
     if entries["model_type"] not in _SUPPORTED:
