@@ -62,7 +62,8 @@ def quantize_rows(
     """Rows of weights, (n, k), as integers, and their scales in `dtype`, (n, groups): what `meta.quantized_dense`
     takes. Raises ArgumentError for weights that are not finite."""
     n, k = rows.shape
-    parts = rows.astype(np.float32).reshape(n, groups, k // groups)
+    floats: Any = rows.astype(np.float32)
+    parts = floats.reshape(n, groups, k // groups)
     low, high = parts.min(-1), parts.max(-1)
     if not np.isfinite(low).all() or not np.isfinite(high).all():
         raise ArgumentError("weights", "there are NaN or infinite weights", "finite ones", "load without weights=")
@@ -70,7 +71,8 @@ def quantize_rows(
     stored = scale.astype(to_numpy(dtype))
     stored[stored == 0] = 1  # all weights are zeros, or too small for the dtype
     least, most = (-127, 127) if format.bits == 8 else (-8, 7)
-    integers = np.clip(np.rint(parts / stored.astype(np.float32)[..., None]), least, most).astype(np.int8)
+    nearest: Any = np.rint(parts / stored.astype(np.float32)[..., None])
+    integers = nearest.clip(least, most).astype(np.int8)
     if format.bits == 8:
         return integers.reshape(n, k), stored
     halves = (integers + 8).view(np.uint8).reshape(n, groups, 2, -1)
@@ -87,6 +89,8 @@ def scale_problem(name: str, scale: npt.NDArray[Any]) -> str | None:
 class QuantizedProjection(Model):
     """y = x @ w^T + b with weights in 8 or 4 bits, which are not trained: see `meta.quantized_dense`."""
 
+    w: NDArray
+    scale: NDArray
     weight, weight_scale, bias = Alias("w"), Alias("scale"), Alias("b")
 
     def build(self, w: NDArray, scale: NDArray, b: NDArray | None) -> None:
@@ -101,6 +105,8 @@ class QuantizedProjection(Model):
 class QuantizedTable(Model):
     """Rows of a table in 8 or 4 bits, as floats of the dtype of the scales."""
 
+    w: NDArray
+    scale: NDArray
     weight, weight_scale = Alias("w"), Alias("scale")
 
     def build(self, w: NDArray, scale: NDArray) -> None:
@@ -144,7 +150,7 @@ class QuantizedWeight:
         self.scale = meta.from_numpy(np.zeros((n, self.groups), to_numpy(dtype)))
 
     def __call__(
-        self, shape: tuple[int, ...], pieces: Callable[[int], Iterator[npt.NDArray[Any]]]
+        self, shape: tuple[int, ...], pieces: Callable[[int], Iterator[Any]]
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """The integers and the scales of a matrix that `pieces` reads in flat pieces of some size."""
         n, k = shape[::-1] if self.transposed else shape
@@ -152,8 +158,9 @@ class QuantizedWeight:
         scale = np.empty(self.scale.shape, to_numpy(self.dtype))
         rows = max(_PIECE // max(k, 1), 1)
         if self.transposed:
-            matrix = next(pieces(n * k)).reshape(shape).T
-            blocks = (matrix[i : i + rows] for i in range(0, n, rows))
+            whole: Any = next(pieces(n * k))
+            matrix = whole.reshape(shape).T
+            blocks: Iterator[Any] = (matrix[i : i + rows] for i in range(0, n, rows))
         else:
             blocks = (piece.reshape(-1, k) for piece in pieces(rows * k))
         start = 0

@@ -31,12 +31,14 @@ from meta.models.llama import VARIANTS, Llama
 from meta.models.quantized import QuantizedWeight, WeightFormat, replace_layers, scale_problem, weight_format
 from meta.records import record
 from meta.schema.annotations import explained
+from meta.tree import is_dict
 
 _SUPPORTED: Final[Mapping[str, type[PretrainedModel]]] = {**dict.fromkeys(VARIANTS, Llama), "gpt2": GPT2, "bert": Bert}
 """By model_type."""
 _ONLY: Final[Mapping[str, Any]] = {
     "add_cross_attention": False, "partial_rotary_factor": 1.0, "position_embedding_type": "absolute",
-    "quantization_config": None, "scale_attn_by_inverse_layer_idx": False, "scale_attn_weights": True, "use_bidirectional_attention": False,
+    "quantization_config": None, "scale_attn_by_inverse_layer_idx": False, "scale_attn_weights": True,
+    "use_bidirectional_attention": False,
 }  # fmt: skip
 """Entries of config.json, each with its one supported value besides null."""
 _DERIVED: Final = re.compile(r"\.attn\.(masked_)?bias$|rotary_emb\.inv_freq$|embeddings\.position_ids$")
@@ -122,8 +124,8 @@ def _fill(
 
 def _stored_format(config: Mapping[str, Any]) -> WeightFormat | None:
     """The format of the weights of a folder that `save` wrote; None for floats."""
-    entry = config.get("quantization_config")
-    is_ours = type(entry) is dict and entry.get("quant_method") == _METHOD
+    entry: Any = config.get("quantization_config")
+    is_ours = is_dict(entry) and entry.get("quant_method") == _METHOD
     return weight_format(entry.get("weights")) if is_ours else None
 
 

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import numpy.typing as npt
-
 from meta.dtype import to_numpy
 from meta.errors import FileError
 from meta.files import safetensors
@@ -21,7 +19,7 @@ from meta.records import record
 
 _WEIGHTS: Final = "model.safetensors"
 _INDEX: Final = "model.safetensors.index.json"
-Quantizer = Callable[[tuple[int, ...], Callable[[int], Iterator[npt.NDArray[Any]]]], Any]
+Quantizer = Callable[[tuple[int, ...], Callable[[int], Iterator[Any]]], Any]
 """A function of the shape of an array, and of a function that reads it in flat pieces of some size."""
 _PICKLED: Final = (".bin", ".pt", ".pth", ".ckpt")
 

@@ -96,7 +96,7 @@ def _weights(w: TensorType, scale: TensorType) -> Dim:
     rules.require_float("scale", scale)
     rules.require(w.ndim >= 1, "'w' has shape ()", "(..., k)")
     shapes = f"'w' has shape {rules.show(w.shape)}, 'scale' {rules.show(scale.shape)}"
-    leading = rules.show((*w.shape[:-1], "groups"))  # type: ignore[arg-type]
+    leading = f"({', '.join(map(str, (*w.shape[:-1], 'groups')))})"
     rules.require(
         scale.ndim == w.ndim and rules.same_shape(w.shape[:-1], scale.shape[:-1]), shapes, f"scales {leading}"
     )
