@@ -29,11 +29,17 @@ from meta.models.blocks import ACTIVATIONS, PretrainedModel
 from meta.models.gpt2 import GPT2
 from meta.models.llama import VARIANTS, Llama
 from meta.models.quantized import QuantizedWeight, WeightFormat, replace_layers, scale_problem, weight_format
+from meta.models.t5 import T5
 from meta.records import record
 from meta.schema.annotations import explained
 from meta.tree import is_dict
 
-_SUPPORTED: Final[Mapping[str, type[PretrainedModel]]] = {**dict.fromkeys(VARIANTS, Llama), "gpt2": GPT2, "bert": Bert}
+_SUPPORTED: Final[Mapping[str, type[PretrainedModel]]] = {
+    **dict.fromkeys(VARIANTS, Llama),
+    "gpt2": GPT2,
+    "bert": Bert,
+    "t5": T5,
+}
 """By model_type."""
 _ONLY: Final[Mapping[str, Any]] = {
     "add_cross_attention": False, "partial_rotary_factor": 1.0, "position_embedding_type": "absolute",
@@ -41,8 +47,10 @@ _ONLY: Final[Mapping[str, Any]] = {
     "use_bidirectional_attention": False,
 }  # fmt: skip
 """Entries of config.json, each with its one supported value besides null."""
-_DERIVED: Final = re.compile(r"\.attn\.(masked_)?bias$|rotary_emb\.inv_freq$|embeddings\.position_ids$")
-"""Arrays of older checkpoints that are computed from config.json."""
+_DERIVED: Final = re.compile(
+    r"\.attn\.(masked_)?bias$|rotary_emb\.inv_freq$|embeddings\.position_ids$|^(en|de)coder\.embed_tokens\."
+)
+"""Arrays of older checkpoints that are computed from config.json, or have another name as well."""
 _HEADS: Final = {"bert": re.compile(r"(bert\.)?pooler\.|cls\.|classifier\.|qa_outputs\.")}
 """model_type -> arrays behind the features of an encoder, which are not read."""
 _NUMBER: Final = re.compile(r"\.\d+(?=\.)")
