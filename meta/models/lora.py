@@ -133,7 +133,7 @@ def save_adapters(folder: str | os.PathLike[str], model: PretrainedModel) -> Non
 
 
 def load_adapters(folder: str | os.PathLike[str], model: Model) -> None:
-    """Copy the adapters of a folder, written by `save_adapters` or peft, into those of the model. Raises FileError for
+    """Copy the adapters of a folder, written by `save_adapters` or peft, into the adapters of the model. Raises FileError for
     other names or shapes, before anything changes."""
     arrays = _arrays(model)
     with safetensors.reading(Path(folder) / _WEIGHTS) as tensors:
@@ -159,7 +159,7 @@ class AdaptableModel(PretrainedModel):
         """Put low-rank adapters beside projections, freeze everything else, and return the model in train mode.
 
         A projection adds (alpha / rank) * (x @ a^T) @ b^T to its result; a and b are its trained parts.
-        alpha: `rank` by default.  targets: names of projections, by default those of queries and values.
+        alpha: `rank` by default.  targets: names of projections, by default the projections of queries and values.
         Weights may have 8 or 4 bits. Raises ArgumentError for numbers that are not positive and names that no
         projection has."""
         add_adapters(self, rank, alpha, self.lora_targets if targets is None else targets)

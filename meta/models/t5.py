@@ -100,13 +100,12 @@ class T5MLP(Model):
 class T5Layer(Model):
     """Attention to the own text, in a decoder also to the encoder's, and an MLP, each behind a norm."""
 
+    _torch_names: ClassVar[Mapping[str, str]] = {
+        "own": "layer.0.SelfAttention", "own_norm": "layer.0.layer_norm",
+        "mlp": "layer.1.DenseReluDense", "norm": "layer.1.layer_norm",
+    }  # fmt: skip
+
     def build(self, c: T5Config, is_decoder: bool, is_first: bool) -> None:
-        last = 1 + is_decoder
-        self._torch_names = {
-            "own": "layer.0.SelfAttention", "own_norm": "layer.0.layer_norm", "other": "layer.1.EncDecAttention",
-            "other_norm": "layer.1.layer_norm", "mlp": f"layer.{last}.DenseReluDense",
-            "norm": f"layer.{last}.layer_norm",
-        }  # fmt: skip
         self.own, self.own_norm = T5Attention(c, is_first), OffsetRMSNorm(c.width, c.eps)
         self.other = T5Attention(c, False) if is_decoder else None
         self.other_norm = OffsetRMSNorm(c.width, c.eps) if is_decoder else None
@@ -120,13 +119,22 @@ class T5Layer(Model):
         return x + self.mlp(self.norm(x))
 
 
+class T5DecoderLayer(T5Layer):
+    """The same, with the names of a layer that also attends to the encoder."""
+
+    _torch_names: ClassVar[Mapping[str, str]] = {
+        **T5Layer._torch_names, "other": "layer.1.EncDecAttention", "other_norm": "layer.1.layer_norm",
+        "mlp": "layer.2.DenseReluDense", "norm": "layer.2.layer_norm",
+    }  # fmt: skip
+
+
 class T5Stack(Model):
     """An encoder, or a decoder, whose tokens see earlier ones and the encoder's features."""
 
     _torch_names: ClassVar[Mapping[str, str]] = {"layers": "block", "norm": "final_layer_norm"}
 
     def build(self, c: T5Config, layers: int, is_decoder: bool) -> None:
-        self.layers = [T5Layer(c, is_decoder, i == 0) for i in range(layers)]
+        self.layers = [(T5DecoderLayer if is_decoder else T5Layer)(c, is_decoder, i == 0) for i in range(layers)]
         self.norm, self.is_decoder, self.farthest = OffsetRMSNorm(c.width, c.eps), is_decoder, c.farthest
         self.half = 0 if is_decoder else c.buckets // 2
         self.buckets = bucket_table(c.buckets if is_decoder else self.half, c.farthest)
@@ -144,8 +152,10 @@ class T5Stack(Model):
         table = meta.array(self.buckets, device=x.device)
         place = meta.take(table, meta.minimum(meta.abs(after), self.farthest), 0)
         place = meta.where(after > 0, place + self.half, place)  # a decoder sees no later token
-        heads = self.layers[0].own.relative_attention_bias(place).cast("float32")
-        bias = meta.expand_dims(heads.transpose((2, 0, 1)), 0)
+        by_bucket = self.layers[0].own.relative_attention_bias
+        assert by_bucket is not None
+        heads: Tensor = by_bucket(place)
+        bias = meta.expand_dims(heads.cast("float32").transpose((2, 0, 1)), 0)
         return meta.where(after <= 0, bias, -1e30) if self.is_decoder else bias
 
 

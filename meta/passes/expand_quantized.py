@@ -21,6 +21,7 @@ from meta.tracing import emit_decomposition
 
 
 def _converted(binding: Binding, scope: Scope) -> Expr | Atom | None:
+    """The product of floats in place of one for many rows."""
     call = binding.value
     if not isinstance(call, Call) or call.dialect is not None or call.attrs:
         return None

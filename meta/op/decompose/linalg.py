@@ -1,4 +1,14 @@
-"""Weights in 8 and 4 bits as floats, by bits and shapes; see meta.op.declare.linalg for how they are stored."""
+"""Weights in 8 and 4 bits as floats, by bits and shapes; see meta.op.declare.linalg for how they are stored.
+
+Of a row with groups of 4 weights in 4 bits, with a scale s for the first group:
+
+    bytes       (w2 + 8) * 16 + w0 + 8,  (w3 + 8) * 16 + w1 + 8,  ...
+    low bits    w0 + 8,  w1 + 8
+    high bits   w2 + 8,  w3 + 8
+    floats      w0 * s,  w1 * s,  w2 * s,  w3 * s,  ...
+
+The reference dialect evaluates these functions, exporters and the pass expand_quantized write them into programs.
+"""
 
 from __future__ import annotations
 
