@@ -133,8 +133,8 @@ def save_adapters(folder: str | os.PathLike[str], model: PretrainedModel) -> Non
 
 
 def load_adapters(folder: str | os.PathLike[str], model: Model) -> None:
-    """Copy the adapters of a folder, written by `save_adapters` or peft, into the adapters of the model. Raises FileError for
-    other names or shapes, before anything changes."""
+    """Copy the adapters of a folder, written by `save_adapters` or peft, into the adapters of the model. Raises
+    FileError for other names or shapes, before anything changes."""
     arrays = _arrays(model)
     with safetensors.reading(Path(folder) / _WEIGHTS) as tensors:
         given = tensors.shapes

@@ -7,7 +7,8 @@ Of a row with groups of 4 weights in 4 bits, with a scale s for the first group:
     high bits   w2 + 8,  w3 + 8
     floats      w0 * s,  w1 * s,  w2 * s,  w3 * s,  ...
 
-The reference dialect evaluates these functions, exporters and the pass expand_quantized write them into programs.
+The reference dialect evaluates these functions, and exporters and the pass expand_quantized write them into
+programs.
 """
 
 from __future__ import annotations
