@@ -57,7 +57,8 @@ def test_scores_and_tokens_equal_transformers(written: tuple[Path, Any], tmp_pat
         if hasattr(layer, "scale") and name in floats and hasattr(layer, "w"):
             floats[name].w.update(meta.dequantize_weight(layer.w, layer.scale))
     pair = meta.array([SOURCE]), meta.array([answer])
-    np.testing.assert_allclose(rounded(*pair).numpy(), t5(*pair).numpy(), rtol=1e-4, atol=1e-4)
+    # Sums are in another order: errors are compared with the largest score.
+    np.testing.assert_allclose(rounded(*pair).numpy(), t5(*pair).numpy(), rtol=0, atol=1e-4 * np.abs(expected).max())
     for ids, count in (([], 3), ([97], 3), ([1], 0)):
         with pytest.raises(ArgumentError, match="generate"):
             t5.generate(ids, count)
