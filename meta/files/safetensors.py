@@ -10,8 +10,9 @@ import contextlib
 import os
 import re
 import struct
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from meta.dtype import to_numpy
@@ -75,20 +76,34 @@ class TensorFile:
         cast to another dtype on the way, piece by piece, so that no second copy of them exists.
 
         Raises FileError if the file has become shorter."""
+        flat = target.reshape((-1,))
+        if flat.dtype == to_numpy(self.dtypes[name]):
+            file.seek(self._starts[name])
+            self._fill(name, file, flat)
+            return
+        start = 0
+        for values in self.pieces(name, file, 1 << 20):
+            flat[start : start + values.size] = values
+            start += values.size
+
+    def pieces(self, name: str, file: IO[bytes], size: int) -> Iterator[Any]:
+        """The values of an array in pieces of `size` elements, flat, in the dtype of the file. A piece is valid until
+        the next one is read. Raises FileError as `read_into`."""
         import numpy as np
 
-        kind = to_numpy(self.dtypes[name])
-        flat = target.reshape((-1,))
+        count = prod(self.shapes[name])
+        buffer = np.empty(min(size, count), to_numpy(self.dtypes[name]))
         file.seek(self._starts[name])
-        piece = 1 << 20
-        buffer: Any = None if flat.dtype == kind else np.empty(min(piece, flat.size), kind)
-        for start in range(0, flat.size, piece):
-            part = flat[start : start + piece]
-            values: Any = part if buffer is None else buffer[: part.size]
-            if fill(file, memoryview(values.view(np.uint8))) < values.nbytes:
-                raise _invalid(self.path, f"it ends within '{name:.60}'")
-            if buffer is not None:
-                part[...] = values
+        for start in range(0, count, size):
+            values = buffer[: count - start]
+            self._fill(name, file, values)
+            yield values
+
+    def _fill(self, name: str, file: IO[bytes], values: Any) -> None:
+        import numpy as np
+
+        if fill(file, memoryview(values.view(np.uint8))) < values.nbytes:
+            raise _invalid(self.path, f"it ends within '{name:.60}'")
 
 
 def write(path: Path, entries: Sequence[ArrayEntry], metadata: Mapping[str, str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +23,44 @@ def unwritten(*shape: int) -> NDArray:
     return meta.from_numpy(np.zeros(shape, np.float32))
 
 
+class PretrainedModel(Model):
+    """A model of a folder.
+
+    config: the entries of config.json.  lora_targets: the projections that have adapters by default."""
+
+    config: dict[str, Any]
+    lora_targets: ClassVar[Sequence[str]]
+    lora_task: ClassVar[str | None] = None
+    """What peft calls the task of the model, None for features."""
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of norms, and of weights that are not quantised."""
+        return self.parameters()[-1].dtype
+
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
+        """Tokens that continue a text. Raises NotSupportedError: decoders define it."""
+        raise NotSupportedError("generate", f"{type(self).__name__} has no decoder", "a decoder, such as Llama")
+
+
 class Projection(nn.Linear):
     """y = x @ w^T + b, as nn.Linear; w and b are zeros until they are loaded."""
 
     def build(self, in_features: int, out_features: int, bias: bool = False) -> None:
         self.w = unwritten(out_features, in_features)
         self.b = unwritten(out_features) if bias else None
+
+
+class TransposedProjection(Model):
+    """x @ w + b, with w of shape (in, out): GPT-2 stores the transpose of a linear layer's."""
+
+    weight, bias = Alias("w"), Alias("b")
+
+    def build(self, in_features: int, out_features: int) -> None:
+        self.w, self.b = unwritten(in_features, out_features), unwritten(out_features)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return meta.matmul(x, self.w) + self.b
 
 
 class TokenTable(Model):
@@ -41,6 +73,10 @@ class TokenTable(Model):
 
     def forward(self, ids: Tensor) -> Tensor:
         return meta.embedding(self.w, ids)
+
+
+class PositionTable(TokenTable):
+    """A row for each position."""
 
 
 class OffsetRMSNorm(Model):

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import meta
 from meta._generated.methods import Tensor
 from meta.model.model import Model
-from meta.model.names import Alias
-from meta.models.blocks import ACTIVATIONS, AttentionContext, Projection, TokenTable, by_heads, joined_heads, unwritten
+from meta.models.blocks import (
+    ACTIVATIONS,
+    AttentionContext,
+    PositionTable,
+    Projection,
+    TokenTable,
+    TransposedProjection,
+    by_heads,
+    joined_heads,
+)
 from meta.models.language_model import LanguageModel
 from meta.nn import LayerNorm
 from meta.records import record
@@ -38,18 +46,6 @@ def gpt2_config(entries: Mapping[str, Any]) -> GPT2Config:
         heads=c["n_head"], max_length=c["n_positions"], activation=c["activation_function"],
         eps=c["layer_norm_epsilon"], tied=c.get("tie_word_embeddings", True),
     )  # fmt: skip
-
-
-class TransposedProjection(Model):
-    """x @ w + b, with w of shape (in, out): GPT-2 stores the transpose of a linear layer's."""
-
-    weight, bias = Alias("w"), Alias("b")
-
-    def build(self, in_features: int, out_features: int) -> None:
-        self.w, self.b = unwritten(in_features, out_features), unwritten(out_features)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return meta.matmul(x, self.w) + self.b
 
 
 class GPT2Attention(Model):
@@ -88,11 +84,12 @@ class GPT2(LanguageModel):
 
     config: the entries of config.json. Weights are zeros, norms' ones."""
 
+    lora_targets: ClassVar[Sequence[str]] = ("c_attn",)
     _torch_names: ClassVar[Mapping[str, str]] = {n: f"transformer.{n}" for n in ("wte", "wpe", "h", "ln_f")}
 
     def build(self, config: Mapping[str, Any]) -> None:
         self.config, c = dict(config), gpt2_config(config)
-        self.wte, self.wpe = TokenTable(c.vocab_size, c.width), TokenTable(c.max_length, c.width)
+        self.wte, self.wpe = TokenTable(c.vocab_size, c.width), PositionTable(c.max_length, c.width)
         self.h = [GPT2Layer(c, layer) for layer in range(c.layers)]
         self.ln_f = LayerNorm(c.width, c.eps)
         self.lm_head = Projection(c.width, c.vocab_size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +14,9 @@ from meta import random, vm
 from meta._generated.methods import Tensor
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, value_text
-from meta.model.model import Model
 from meta.models.blocks import AttentionContext, Projection
+from meta.models.lora import AdaptableModel
+from meta.models.quantized import QuantizedProjection
 from meta.modes import no_grad
 from meta.schema.annotations import explained
 
@@ -42,18 +43,18 @@ def sampled(scores: Tensor, draws: Tensor, temperature: Tensor, top_k: int | Non
     return place if order is None else meta.gather(order, 1, place)
 
 
-class LanguageModel(Model):
+class LanguageModel(AdaptableModel):
     """A decoder. Subclasses define `build` and `hidden`, and set the attributes.
 
     vocab_size: tokens.  max_length: the most tokens of a text.
-    cache_shape: layers, heads of keys and values, and features of a head.
-    config: the entries of config.json."""
+    cache_shape: layers, heads of keys and values, and features of a head."""
 
     vocab_size: int
     max_length: int
     cache_shape: tuple[int, int, int]
-    lm_head: Projection
-    config: dict[str, Any]
+    lm_head: Projection | QuantizedProjection
+    lora_targets: ClassVar[Sequence[str]] = ("q_proj", "v_proj")
+    lora_task: ClassVar[str | None] = "CAUSAL_LM"
 
     def hidden(self, ids: Tensor, context: AttentionContext) -> Tensor:
         """The features behind the last norm, (rows, length, width)."""
@@ -127,12 +128,12 @@ class LanguageModel(Model):
         pads = meta.array([length - len(row) for row in prompts], "int64", device)
         ids = meta.array([[0] * (length - len(row)) + row for row in prompts], "int64", device)
         start, capacity, living = meta.zeros((1,), "int64", device), 0, [True] * len(prompts)
-        cache = [meta.zeros((len(prompts), heads, 0, size), self.lm_head.w.dtype, device)] * (2 * layers)
+        cache = [meta.zeros((len(prompts), heads, 0, size), self.dtype, device)] * (2 * layers)
         for i in range(count):
             with no_grad():  # not around the yield: the caller's code runs there
                 if length + i > capacity:
                     more = -(-(length + i - capacity) // block) * block
-                    blank = meta.zeros((len(prompts), heads, more, size), self.lm_head.w.dtype, device)
+                    blank = meta.zeros((len(prompts), heads, more, size), self.dtype, device)
                     cache, capacity = [meta.concatenate([x, blank], 2) for x in cache], capacity + more
                 drawn = [] if draws is None else [meta.array(draws[:, i : i + 1], device=device)]
                 ids, start = step(ids, start, pads, *drawn, *options, *cache)

@@ -10,6 +10,7 @@ from meta.passes.composites import composites
 from meta.passes.cse import cse, dce
 from meta.passes.expand_losses import expand_losses
 from meta.passes.expand_norms import expand_norms
+from meta.passes.expand_quantized import expand_quantized
 from meta.passes.fold_batch_norm import fold_batch_norm
 from meta.passes.fold_const import fold_const
 from meta.passes.fuse_concatenations import fuse_concatenations
@@ -27,9 +28,10 @@ from meta.passes.standard import standard
 
 __all__ = [
     "Pass", "PassContext", "Pipeline", "align_products", "auto_cast", "auto_diff", "bisect", "channels_last",
-    "composites", "cse", "dce", "drop_stop_gradient", "expand_losses", "expand_norms", "fold_batch_norm", "fold_const",
-    "fuse_concatenations", "fuse_epilogues", "inline_calls", "join_gradients", "join_updates", "lift_views",
-    "narrow_gathers", "place", "separate_biases", "simplify", "split_joins", "standard",
+    "composites", "cse", "dce", "drop_stop_gradient", "expand_losses", "expand_norms", "expand_quantized",
+    "fold_batch_norm", "fold_const", "fuse_concatenations", "fuse_epilogues", "inline_calls", "join_gradients",
+    "join_updates", "lift_views", "narrow_gathers", "place", "separate_biases", "simplify", "split_joins",
+    "standard",
 ]  # fmt: skip
 
 

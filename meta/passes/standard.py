@@ -17,6 +17,7 @@ from meta.passes.channels_last import channels_last
 from meta.passes.cse import cse, dce
 from meta.passes.expand_losses import expand_losses
 from meta.passes.expand_norms import expand_norms
+from meta.passes.expand_quantized import expand_quantized
 from meta.passes.fold_batch_norm import fold_batch_norm
 from meta.passes.fold_const import fold_const
 from meta.passes.fuse_concatenations import fuse_concatenations
@@ -33,12 +34,13 @@ from meta.passes.split_joins import split_joins
 
 
 def standard() -> Pipeline:
-    """inline_calls, outline_loops, drop_stop_gradient, simplify, fold_batch_norm, fold_const, align_products,
-    expand_losses, channels_last, expand_norms, cse, simplify, narrow_gathers, fuse_epilogues, lift_views,
-    join_gradients, join_updates, fuse_concatenations, separate_biases, split_joins, dce, for a program whose gradients
-    are taken: results stay the same up to rounding."""
+    """inline_calls, outline_loops, drop_stop_gradient, simplify, fold_batch_norm, fold_const, expand_quantized,
+    align_products, expand_losses, channels_last, expand_norms, cse, simplify, narrow_gathers, fuse_epilogues,
+    lift_views, join_gradients, join_updates, fuse_concatenations, separate_biases, split_joins, dce, for a program
+    whose gradients are taken: results stay the same up to rounding."""
     prepared = (inline_calls, outline_loops, drop_stop_gradient, simplify)
-    expanded = (fold_batch_norm, fold_const, align_products, expand_losses, channels_last, expand_norms)
+    opened = (fold_batch_norm, fold_const, expand_quantized)
+    expanded = (align_products, expand_losses, channels_last, expand_norms)
     fused = (
         narrow_gathers,
         fuse_epilogues,
@@ -48,7 +50,7 @@ def standard() -> Pipeline:
         fuse_concatenations,
         separate_biases,
     )
-    return Pipeline((*prepared, *expanded, cse, simplify, *fused, split_joins, dce))
+    return Pipeline((*prepared, *opened, *expanded, cse, simplify, *fused, split_joins, dce))
 
 
 def separate_results(before: Module, after: Module) -> Module:

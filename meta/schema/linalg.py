@@ -1,6 +1,6 @@
 """Schemas of matrix products."""
 
-from meta.schema._dsl import Arg, Bool, OptionalTensor, Schema, Tensor
+from meta.schema._dsl import Arg, Bool, DType, OptionalTensor, Schema, Tensor
 
 matmul = Schema(
     "matmul",
@@ -13,5 +13,18 @@ dense = Schema(
     "dense",
     Arg("x", Tensor, doc="Input, (..., k)."),
     Arg("w", Tensor, doc="Weight, (n, k)."),
+    Arg("bias", OptionalTensor, None, doc="Added to every row, (n,)."),
+)
+_packed = Arg("w", Tensor, doc="Weights in 8 bits, int8 of shape (..., k), or in 4 bits, uint8 of shape (..., k // 2).")
+_scale = Arg("scale", Tensor, doc="Floating, (..., groups): the factor of each group of k // groups weights.")
+
+dequantize_weight = Schema(
+    "dequantize_weight", _packed, _scale, Arg("dtype", DType, "float32", doc="Floating dtype of the result.")
+)
+quantized_dense = Schema(
+    "quantized_dense",
+    Arg("x", Tensor, doc="Input, (..., k), floating."),
+    Arg("w", Tensor, doc="Weights in 8 bits, int8 of shape (n, k), or in 4 bits, uint8 of shape (n, k // 2)."),
+    Arg("scale", Tensor, doc="Floating, (n, groups): the factor of each group of k // groups weights."),
     Arg("bias", OptionalTensor, None, doc="Added to every row, (n,)."),
 )

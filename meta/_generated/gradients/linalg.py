@@ -23,7 +23,12 @@ def _matmul(needs: Any, x1: Any, x2: Any, transpose_a: Any, transpose_b: Any, y:
     return (grad_linalg.matmul_dx1(x1, x2, transpose_a, transpose_b, dy) if needs[0] else None, grad_linalg.matmul_dx2(x1, x2, transpose_a, transpose_b, dy) if needs[1] else None)
 
 
+def _quantized_dense(needs: Any, x: Any, w: Any, scale: Any, bias: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.matmul(dy, meta.dequantize_weight(w, scale, x.dtype)) if needs[0] else None, grad_linalg.dense_db(bias, dy) if needs[1] else None)
+
+
 add_rules([
     GradRule("dense", _dense, (0, 1, 2), saved_args=frozenset({0, 1})),
     GradRule("matmul", _matmul, (0, 1), saved_args=frozenset({0, 1}), forward="multilinear"),
+    GradRule("quantized_dense", _quantized_dense, (0, 3), saved_args=frozenset({1, 2})),
 ])

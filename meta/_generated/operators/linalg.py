@@ -58,6 +58,28 @@ def dense(x: T, w: T, bias: T | None = None, *more: Any, **unknown: NoReturn) ->
     return _y
 
 
+_s_dequantize_weight = state(get("dequantize_weight"))
+_r_dequantize_weight = _s_dequantize_weight.fast
+
+
+@bound_by_schema
+def dequantize_weight(w: T, scale: T, dtype: DTypeLike = 'float32', *more: Any, **unknown: NoReturn) -> T:
+    """Weights in 8 or 4 bits as floats: each integer times the scale of its group, (..., k).
+    w: Weights in 8 bits, int8 of shape (..., k), or in 4 bits, uint8 of shape (..., k // 2).
+    scale: Floating, (..., groups): the factor of each group of k // groups weights.
+    dtype: Floating dtype of the result.
+    """
+    if more or unknown:
+        refuse(_s_dequantize_weight, (w, scale, dtype, *more), unknown)
+    try:
+        run = _r_dequantize_weight[w._type, scale._type, dtype]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_dequantize_weight, w, scale, dtype)
+    return run(w, scale)
+
+
 _s_matmul = state(get("matmul"))
 _r_matmul = _s_matmul.fast
 
@@ -83,5 +105,33 @@ def matmul(x1: T, x2: T, transpose_a: bool = False, transpose_b: bool = False, *
     _y = run(x1, x2)
     if x1._node is not None or x2._node is not None:
         return record("matmul", _y, (x1, x2, transpose_a, transpose_b))
+    return _y
+
+
+_s_quantized_dense = state(get("quantized_dense"))
+_r_quantized_dense = _s_quantized_dense.fast
+
+
+@bound_by_schema
+def quantized_dense(x: T, w: T, scale: T, bias: T | None = None, *more: Any, **unknown: NoReturn) -> T:
+    """x @ dequantize_weight(w, scale)^T + bias: `dense` with constant weights in 8 or 4 bits, (..., k) to (..., n).
+    Sums are of the precision of `dense`. For a few rows kernels read the weights as they are stored; programs
+    convert them for more rows.
+    x: Input, (..., k), floating.
+    w: Weights in 8 bits, int8 of shape (n, k), or in 4 bits, uint8 of shape (n, k // 2).
+    scale: Floating, (n, groups): the factor of each group of k // groups weights.
+    bias: Added to every row, (n,).
+    """
+    if more or unknown:
+        refuse(_s_quantized_dense, (x, w, scale, bias, *more), unknown)
+    try:
+        run = _r_quantized_dense[x._type, w._type, scale._type, None if bias is None else bias._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_quantized_dense, x, w, scale, bias)
+    _y = run(x, w, scale, bias)
+    if x._node is not None or (bias is not None and bias._node is not None):
+        return record("quantized_dense", _y, (x, w, scale, bias))
     return _y
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
-
-import numpy.typing as npt
 
 from meta.dtype import to_numpy
 from meta.errors import FileError
@@ -20,6 +19,8 @@ from meta.records import record
 
 _WEIGHTS: Final = "model.safetensors"
 _INDEX: Final = "model.safetensors.index.json"
+Quantizer = Callable[[tuple[int, ...], Callable[[int], Iterator[Any]]], Any]
+"""A function of the shape of an array, and of a function that reads it in flat pieces of some size."""
 _PICKLED: Final = (".bin", ".pt", ".pth", ".ckpt")
 
 
@@ -32,15 +33,19 @@ class ModelFolder:
     shapes: Mapping[str, tuple[int, ...]]
     files: Mapping[str, Path]
 
-    def arrays(self, names: Mapping[str, str]) -> dict[str, npt.NDArray[Any]]:
-        """The values of some arrays: name -> dtype. Files are read one by one; nothing but the result is kept."""
-        out: dict[str, npt.NDArray[Any]] = {}
+    def arrays(self, names: Mapping[str, str], quantized: Mapping[str, Quantizer]) -> dict[str, Any]:
+        """The values of some arrays: name -> dtype, and the pairs that quantizers make of others. Files are read one
+        by one; nothing but the result is kept."""
+        out: dict[str, Any] = {}
         for path in sorted(set(self.files.values())):
             with safetensors.reading(path) as tensors, opened(path) as file:
                 for name in tensors.dtypes:
                     if name in names:
                         out[name] = allocate(tensors.shapes[name], to_numpy(names[name]))
                         tensors.read_into(name, file, out[name])
+                    elif name in quantized:
+                        shape = tensors.shapes[name]
+                        out[name] = quantized[name](shape, partial(tensors.pieces, name, file))
         return out
 
 

@@ -163,6 +163,7 @@ def _tiled(call: TypedCall, x: TensorType) -> list[int]:
 _POOLED, _POOLED_DX = "n c * -> n c *", "n c *, n c * -> n c *"
 FORMS: Final[Mapping[str, Rule | str]] = {
     "matmul": _matmul, "dense": _dense,
+    "dequantize_weight": "R _, R _ -> R _", "quantized_dense": "B _, n _, n _, n -> B n",
     "attention_with_lse": "B _ _, B _ _, B _ _ -> B _ _, B _",
     "attention_with_lse_dx":
         "B _ _, B _ _, B _ _, B _ _, B _, B _ _ -> B _ _, B _ _, B _ _",

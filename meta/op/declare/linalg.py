@@ -1,8 +1,14 @@
-"""Declarations of matrix products."""
+"""Declarations of matrix products.
+
+A weight in 8 or 4 bits is an integer times the scale of its group, k // groups neighbours of a row of k weights; one
+group gives a scale per output channel. In 8 bits the integer is stored as it is. In 4 bits it is stored plus 8, and a
+byte has two: of a group of g weights, byte j has weight j in its low bits and weight j + g // 2 in its high bits, so
+that both halves of a vector of bytes belong to neighbouring inputs."""
 
 from __future__ import annotations
 
-from meta.dim import same_dim
+from meta.dim import Dim, same_dim
+from meta.dtype import is_float
 from meta.ir.type import TensorType, tensor_type
 from meta.op import rules
 from meta.op.registry import declare
@@ -81,3 +87,55 @@ def dense(x: TensorType, w: TensorType, bias: TensorType | None) -> TensorType:
             f"({n},)",
         )
     return x.with_shape((*x.shape[:-1], n))
+
+
+def _weights(w: TensorType, scale: TensorType) -> Dim:
+    """The number of weights in a row."""
+    rules.same_device(w, scale)
+    rules.require(w.dtype in ("int8", "uint8"), f"'w' is {w.dtype}", "int8, or uint8 with two weights in a byte")
+    rules.require_float("scale", scale)
+    rules.require(w.ndim >= 1, "'w' has shape ()", "(..., k)")
+    shapes = f"'w' has shape {rules.show(w.shape)}, 'scale' {rules.show(scale.shape)}"
+    leading = f"({', '.join(map(str, (*w.shape[:-1], 'groups')))})"
+    rules.require(
+        scale.ndim == w.ndim and rules.same_shape(w.shape[:-1], scale.shape[:-1]), shapes, f"scales {leading}"
+    )
+    packed, groups = w.shape[-1], scale.shape[-1]
+    if isinstance(packed, int) and isinstance(groups, int):
+        rules.require(groups >= 1 and packed % groups == 0, shapes, "groups that divide a row of 'w'")
+    return packed if w.dtype == "int8" else packed * 2
+
+
+@declare("dequantize_weight", schema=linalg.dequantize_weight, pattern="injective", amp="keep")
+def dequantize_weight(w: TensorType, scale: TensorType, dtype: str) -> TensorType:
+    """Weights in 8 or 4 bits as floats: each integer times the scale of its group, (..., k)."""
+    k = _weights(w, scale)
+    rules.require(is_float(dtype), f"dtype is {dtype}", "a floating dtype")
+    return tensor_type((*w.shape[:-1], k), dtype, w.device)
+
+
+@declare(
+    "quantized_dense", schema=linalg.quantized_dense, pattern="out_ewise_fusable", amp="always",
+    amp_args=("x", "bias"),
+)  # fmt: skip
+def quantized_dense(x: TensorType, w: TensorType, scale: TensorType, bias: TensorType | None) -> TensorType:
+    """x @ dequantize_weight(w, scale)^T + bias: `dense` with constant weights in 8 or 4 bits, (..., k) to (..., n).
+
+    Sums are of the precision of `dense`. For a few rows kernels read the weights as they are stored; programs convert
+    them for more rows."""
+    rules.require(
+        x.ndim >= 1 and w.ndim == 2,
+        f"shapes are {rules.show(x.shape)} and {rules.show(w.shape)}",
+        "x of at least one axis and w of two",
+    )
+    rules.require_float("x", x)
+    rules.same_device(x, w)
+    k = _weights(w, scale)
+    problem = f"'x' has shape {rules.show(x.shape)}, 'w' {w.dtype} of shape {rules.show(w.shape)}"
+    rules.require(same_dim(x.shape[-1], k), problem, f"'x' with {k} elements in a row")
+    if bias is not None:
+        rules.same_device(x, bias)
+        rules.require_same_dtype(x=x, bias=bias)
+        problem = f"'bias' has shape {rules.show(bias.shape)}"
+        rules.require(bias.ndim == 1 and same_dim(bias.shape[0], w.shape[0]), problem, f"({w.shape[0]},)")
+    return x.with_shape((*x.shape[:-1], w.shape[0]))

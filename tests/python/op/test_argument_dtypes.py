@@ -32,6 +32,10 @@ def _tensors(sample: Sample) -> list[T]:
     return tensors
 
 
+_OTHER_MEANING = {("dequantize_weight", "int8"), ("dequantize_weight", "uint8")}
+"""Dtypes that say how bits are read, not how numbers are stored."""
+
+
 @cache
 def _rows() -> dict[str, Sample]:
     """Of each operator of several tensors, the first sample with the most of them."""
@@ -85,7 +89,7 @@ def _accepted(sample: Sample, number: int) -> Iterator[str]:
             call.op.infer(call.bound_arguments())
         except MetaError:
             continue
-        if dtype != default:
+        if dtype != default and (sample.op, dtype) not in _OTHER_MEANING:
             yield dtype
 
 

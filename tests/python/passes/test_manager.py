@@ -36,6 +36,7 @@ def test_report_has_a_line_per_pass():
         "fold_const",
         "expand_losses",
         "expand_norms",
+        "expand_quantized",
         "fold_batch_norm",
         "fuse_epilogues",
         "lift_views",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
@@ -48,6 +49,73 @@ def dense(x: Tensor, w: Tensor, bias: Tensor | None, *, out: Outs, kind: str) ->
     if bias is None:
         return narrow(y, x.dtype)
     return te.compute(out[0].shape, lambda *i: (y(*i) + bias(i[-1]).astype(accumulator)).astype(x.dtype), "dense_bias")
+
+
+@compute("dequantize_weight", generic=False)
+def dequantize_weight(w: Tensor, scale: Tensor, dtype: str, *, out: Outs) -> Any:
+    accumulator = accumulation_dtype(dtype)
+    size = max(int(w.shape[-1]) // int(scale.shape[-1]), 1)
+
+    def element(*i: Expr) -> Any:
+        *row, k = i
+        if w.dtype == "int8":
+            return (w(*row, k).astype(accumulator) * scale(*row, k // size).astype(accumulator)).astype(dtype)
+        group, within = k // (2 * size), k % (2 * size)
+        byte = w(*row, group * size + within % size).astype("int32")
+        integer = ((byte >> (within // size * 4).astype("int32")) & 15) - 8
+        return (integer.astype(accumulator) * scale(*row, group).astype(accumulator)).astype(dtype)
+
+    return te.compute(out[0].shape, element, "dequantized")
+
+
+@compute("quantized_dense", generic=False)
+def quantized_dense(x: Tensor, w: Tensor, scale: Tensor, bias: Tensor | None, *, out: Outs) -> Any:
+    accumulator = accumulation_dtype(x.dtype)
+    groups = int(scale.shape[1])
+    size = int(w.shape[1]) // groups
+    group, k = te.reduce_axis((0, groups), "group"), te.reduce_axis((0, size), "k")
+
+    def products(*i: Expr) -> Any:
+        """The products of the inputs with the integers of a byte."""
+        *row, column = i
+        byte = w(column, group * size + k)
+
+        def input_at(place: Expr) -> Any:
+            return x(*row, place).astype(accumulator)
+
+        if w.dtype == "int8":
+            return input_at(group * size + k) * byte.astype(accumulator)
+        low, high = _integers(byte, accumulator)
+        first = group * (2 * size) + k
+        return input_at(first) * low + input_at(first + size) * high
+
+    def scaled(*i: Expr) -> Any:
+        return products(*i) * scale(i[-1], group).astype(accumulator)
+
+    y = te.compute(out[0].shape, lambda *i: te.sum(products(*i) if groups == 1 else scaled(*i), [group, k]), "products")
+    if groups > 1 and bias is None:
+        return narrow(y, x.dtype)
+
+    def result(*i: Expr) -> Any:
+        value = y(*i) if groups > 1 else y(*i) * scale(i[-1], 0).astype(accumulator)
+        return (value if bias is None else value + bias(i[-1]).astype(accumulator)).astype(x.dtype)
+
+    return te.compute(out[0].shape, result, "result")
+
+
+def _integers(byte: Expr, dtype: str) -> tuple[Any, Any]:
+    """The two integers of a byte.
+
+    In float32 the bits become digits of a float, whose exponent makes the lowest one of them 1: an `or` and an exact
+    subtraction, where a conversion takes a shift, a subtraction and the conversion (1.1 times the products in all)."""
+    if dtype != "float32":
+        bits = byte.astype("int32")
+        return ((bits & 15) - 8).astype(dtype), ((bits >> 4) - 8).astype(dtype)
+    place: Callable[..., Any] = tirx.reinterpret
+    bits, const = byte.astype("uint32"), tirx.const
+    low = place("float32", (bits & const(0x0F, "uint32")) | const(0x4B000000, "uint32"))  # 2**23 + the integer
+    high = place("float32", (bits & const(0xF0, "uint32")) | const(0x49000000, "uint32"))  # 2**19 + the integer
+    return low - const(2.0**23 + 8, "float32"), high - const(2.0**19 + 8, "float32")
 
 
 def _in_tiles(kind: str, x: Tensor, w: Tensor, shape: Any) -> bool:

@@ -112,9 +112,17 @@ def reduces_contiguous_axis(block: ComputeBlock) -> bool:
     last = block.node.iter_vars[-1].var
     moving = [load for load in blocks.list_loads(block) if any(blocks.uses_variable(i, last) for i in load.indices)]
     return bool(moving) and all(
-        load.indices[-1].same_as(last) and not any(blocks.uses_variable(i, last) for i in load.indices[:-1])
+        _is_adjacent(load.indices[-1], last) and not any(blocks.uses_variable(i, last) for i in load.indices[:-1])
         for load in moving
     )
+
+
+def _is_adjacent(index: Any, variable: Any) -> bool:
+    """Whether an index grows by 1 with a variable: the variable, or its sum with what does not depend on it."""
+    if not isinstance(index, tvm.tirx.Add):
+        return index.same_as(variable)
+    pairs = ((index.a, index.b), (index.b, index.a))
+    return any(_is_adjacent(a, variable) and not blocks.uses_variable(b, variable) for a, b in pairs)
 
 
 def _schedule_passes(sch: tvm.Schedule, all_blocks: list[ComputeBlock], row_axes: int) -> None:
