@@ -37,6 +37,8 @@ class Modes(local):
     grad_enabled: bool = True
     dialects: tuple[str, ...] | None = None
     """Names of the allowed dialects in order of preference; None allows all dialects, by plevel."""
+    cpu: Any = None
+    """The meta.backend.tvm.cpu.CpuTarget that programs are compiled for, None for the CPU of this machine."""
     autocast: Any = None
     """The autocast policy: a callable (op, args) -> args."""
     trace: Any = None
@@ -62,15 +64,17 @@ modes = Modes()
 
 
 @contextmanager
-def scoped(name: str, value: object) -> Generator[None, None, None]:
-    """Set a mode of this thread that changes the choice of operators, inside a `with` block."""
-    before = getattr(modes, name)
+def scoped(**values: object) -> Generator[None, None, None]:
+    """Set modes of this thread that change the choice of operators, by name, inside a `with` block."""
+    before = {name: getattr(modes, name) for name in values}
     scopes.change(1)
-    setattr(modes, name, value)
+    for name, value in values.items():
+        setattr(modes, name, value)
     try:
         yield
     finally:
-        setattr(modes, name, before)
+        for name, value in before.items():
+            setattr(modes, name, value)
         scopes.change(-1)
 
 

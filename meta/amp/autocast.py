@@ -36,7 +36,7 @@ def autocast(
     inner = check_policy("autocast", dtype, overrides)
     outer = modes.autocast
     rules: dict[str, Amp] = {**outer.overrides, **inner} if isinstance(outer, _Policy) else inner
-    with scoped("autocast", _Policy(dtype, rules) if enabled else None):
+    with scoped(autocast=_Policy(dtype, rules) if enabled else None):
         yield
 
 

@@ -105,7 +105,7 @@ def _record_dialects(result: Result) -> Generator[None, None, None]:
         result.dialects[call.op.name, candidate.implementation.dialect.name] += 1
         result.reasons[call.op.name, candidate.implementation.dialect.name] = _reason(call)
 
-    with scoped("observers", (*modes.observers, observe)):
+    with scoped(observers=(*modes.observers, observe)):
         yield
 
 

@@ -236,4 +236,4 @@ def with_dialect(names: Sequence[str | Dialect] | str | Dialect) -> AbstractCont
     dialect_names = tuple([each.name if isinstance(each, Dialect) else each for each in several])
     for name in dialect_names:
         dialect(name)
-    return scoped("dialects", dialect_names)
+    return scoped(dialects=dialect_names)

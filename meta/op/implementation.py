@@ -14,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, overload
 
 from meta.backend.memory import allocation
+from meta.backend.tvm.compute import TEImplementation
 from meta.device import Device
 from meta.errors import DispatchError, MetaError, RegistryError, line_of_function, raised
 from meta.ir.expr import CallInfo
@@ -115,11 +116,14 @@ class Implementation:
         off = self.dialect.unavailable()
         if off:
             return f"off: {off}"
+        cpu = modes.cpu if in_program else None
+        if cpu is not None and not isinstance(self.payload, TEImplementation):
+            return f"a function of this machine, not compiled for {cpu}"
         dtype = call.complex_dtype()
         if dtype and not self.dialect.complex and self.op not in COPIES:
             return refuse_complex(call)
         reason = self._ask(self.dialect.accepts, call) or self._ask(self.options.get("accepts"), call)
-        if reason is None and modes.dialects is None and not dtype:  # limits are measured on real dtypes
+        if reason is None and modes.dialects is None and not dtype and cpu is None:  # limits are of this machine
             reason = work.refusal(self.dialect.name, call, in_program=in_program)
         return reason or self._ask(self.options.get("confirm"), call)
 

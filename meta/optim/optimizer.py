@@ -250,7 +250,7 @@ class Optimizer(TorchNames):
     @explained
     def step(self) -> None:
         """Update every parameter that has a gradient, in place and without mixed precision."""
-        with no_grad(), scoped("autocast", None) if modes.autocast is not None else nullcontext():
+        with no_grad(), scoped(autocast=None) if modes.autocast is not None else nullcontext():
             parts = [(g, [(name, x, x.grad) for name, x in g.named if x.grad is not None]) for g in self.param_groups]
             for group, items in parts:
                 for name, x, _ in items:

@@ -67,7 +67,7 @@ def _count(x: Any) -> int:
     """The number of NaN in an array."""
     if not isinstance(x, NDArray) or not is_inexact(x.dtype):
         return 0
-    with scoped("anomalies", None), suspended(), GradMode(False):
+    with scoped(anomalies=None), suspended(), GradMode(False):
         return int(meta.sum(meta.isnan(x).cast("int64")).item())
 
 
@@ -81,5 +81,5 @@ def detect_anomaly() -> Generator[None, None, None]:
 
     Every result is read, and programs run operator by operator, in the order of their trace: for the call that goes
     wrong, not for a whole training. What a program would write is then not written. Infinite values are no anomaly."""
-    with scoped("anomalies", Anomalies()):
+    with scoped(anomalies=Anomalies()):
         yield

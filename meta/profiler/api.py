@@ -88,7 +88,7 @@ def profile(*, memory: bool = True, nvtx: bool = False) -> Generator[Profile, No
     events: list[Event] = []
     recorder = Recorder(events, memory=memory, ranges=ranges() if nvtx else None)
     finished = Profile(events)
-    with scoped("profiler", recorder):
+    with scoped(profiler=recorder):
         yield finished
 
 
@@ -101,7 +101,7 @@ def nvtx_ranges() -> Generator[bool, None, None]:
     if library is None:
         yield False
         return
-    with scoped("profiler", Recorder(None, memory=False, ranges=library)):
+    with scoped(profiler=Recorder(None, memory=False, ranges=library)):
         yield True
 
 

@@ -66,7 +66,7 @@ class Recorder:
         def timed_prepare(op_state: OpState, args: tuple[Any, ...], *rest: object) -> Any:
             if fast_key(op_state.op, args) in op_state.fast:
                 return prepare(op_state, args, *rest)
-            with self.event("compile", name, CPU, _user_lines()), scoped("profiler", None):
+            with self.event("compile", name, CPU, _user_lines()), scoped(profiler=None):
                 return prepare(op_state, args, *rest)
 
         return timed_prepare
@@ -75,11 +75,11 @@ class Recorder:
         """Call a compiled program; its kernels become events inside of the call's event."""
         lines, name = _user_lines(), executor._name
         if self.events is None:
-            with self.event("program", name, executor.device, lines), scoped("profiler", None):
+            with self.event("program", name, executor.device, lines), scoped(profiler=None):
                 return executor(*args, **kwargs)
         twin = instrumented(executor)
         compiled, start = twin.compiled(), self._now(CPU)
-        with scoped("profiler", None):
+        with scoped(profiler=None):
             twin.program(*args, **kwargs)
         if twin.compiled() > compiled:
             self._inner.append(0)

@@ -9,9 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypedDict, TypeVar, overload
 
 from meta import progress, spellings, tracing
+from meta.backend.tvm.cpu import CpuTarget, host, parse_target
 from meta.device import Device
 from meta.eager.ndarray import NDArray, asarray, with_arrays
 from meta.eager.seeds import zeros_of
+from meta.errors import ArgumentError
 from meta.ir.analysis import contents
 from meta.ir.module import Module
 from meta.ir.type import TensorType
@@ -64,6 +66,8 @@ class CompileOptions(TypedDict, total=False):
     graphs: bool
     dynamic: Dynamic | None
     memory_budget: int | str | None
+    target: str | CpuTarget | None
+    cpu: str | None
 
 
 P = ParamSpec("P")
@@ -76,9 +80,9 @@ class Executor(Generic[P, R]):
     def __init__(
         self, what: Module | Recordable | Callable[..., Any], device: Device, fuse: bool,
         passes: Transform | Iterable[Transform] | None, graphs: bool = False, dynamic: Dynamic | None = None,
-        memory_budget: int | str | None = None,
+        memory_budget: int | str | None = None, cpu: CpuTarget | None = None,
     ) -> None:  # fmt: skip
-        self.device, self.fuse = device, fuse
+        self.device, self.fuse, self.cpu = device, fuse, cpu
         self.compiled_from = what
         self.graphs = graphs and device.kind == "cuda"
         self.memory_budget: int | None = None
@@ -242,7 +246,7 @@ class Executor(Generic[P, R]):
             checks = check_call(record, inputs, self._open, known)
             if not self._whole:  # a module states its sizes, symbolic or not
                 self._sizes.add(key[:2], record.inputs, key[2])
-            with self._lock, scoped("dialects", self._dialects), progress.compiling(self._name), without_collection():
+            with self._lock, scoped(dialects=self._dialects, cpu=self.cpu), progress.compiling(self._name), without_collection():
                 if sum(map(len, self._variants.values())) >= cache_limit:
                     self._programs.clear()
                     self._variants.clear()
@@ -312,7 +316,7 @@ class Executor(Generic[P, R]):
     def _compile(self, record: tracing.Record, module: Module) -> Program:
         from meta.passes.standard import separate_results, standard
 
-        with self._lock, scoped("dialects", self._dialects):
+        with self._lock, scoped(dialects=self._dialects, cpu=self.cpu):
             progress.stage("passes")
             return self._build(record, separate_results(module, standard()(module)))
 
@@ -370,7 +374,8 @@ def compile(
 def compile(
     what: Module | Recordable | Callable[..., Any], device: Device | str = "cpu", *, fuse: bool = True,
     passes: Transform | Iterable[Transform] | None = None, graphs: bool = True, dynamic: Dynamic | None = None,
-    memory_budget: int | str | None = None, **unknown: NoReturn,
+    memory_budget: int | str | None = None, target: str | CpuTarget | None = None, cpu: str | None = None,
+    **unknown: NoReturn,
 ) -> Executor[..., Any]:  # fmt: skip
     """Compile a Model, a function (traced or not), a training step or an IR Module.
 
@@ -393,7 +398,13 @@ def compile(
         "2GiB". Tensors are then computed again where they are read next, in place of being kept, until it fits;
         `Executor.memory` and `explain` report what that costs. The first call raises ArgumentError, with the least
         number, if the program needs more, and NotSupportedError if it has branches, loops or symbolic sizes.
+    target: the CPU that it is compiled for, where that is another machine's: "aarch64-linux-gnu", "riscv64-linux-gnu",
+        ... (see `meta.deploy`). All kernels are TVM's then, and calls raise NotSupportedError where this machine does
+        not run the code.  cpu: its processor by LLVM's name, such as "cortex-a72".
     A `with_dialect` around this call holds for the program."""
     if unknown:
         spellings.refuse_unknown("compile", unknown, ("what", "device", *CompileOptions.__annotations__))
-    return Executor(what, compiled_device(device), fuse, passes, graphs, dynamic, memory_budget)
+    if (target or cpu) and compiled_device(device).kind != "cpu":
+        raise ArgumentError("compile", f"target is {target or cpu!r:.80} for {device}", 'the device "cpu" with a target')
+    machine = parse_target(target or host().triple, cpu) if target or cpu else None
+    return Executor(what, compiled_device(device), fuse, passes, graphs, dynamic, memory_budget, machine)

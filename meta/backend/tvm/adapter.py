@@ -109,6 +109,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "get_tir_pipeline": "tvm.tirx:get_tir_pipeline",
         "register_tir_pipeline": "tvm.tirx.compilation_pipeline:register_tir_pipeline",
         "system_cpu": "tvm.target.codegen:llvm_get_system_cpu",
+        "cpu_names": "tvm.target.codegen:llvm_get_cpu_archlist",
         "is_valid_cpu": "tvm.target.codegen:llvm_is_valid_cpu",
         "system_triple": "tvm.target.codegen:llvm_get_system_triple",
         "cpu_features": "tvm.target.codegen:llvm_get_cpu_features",

@@ -23,6 +23,7 @@ from meta.backend.tvm.workarounds import heap
 from meta.cache import DiskCache, default_cache, default_max_kernels
 from meta.errors import KernelError, MetaError, line_of_function, raised
 from meta.locks import new_lock
+from meta.modes import scoped
 from meta.progress import without_collection
 from meta.records import record
 
@@ -151,7 +152,7 @@ def build(spec: KernelSpec) -> Compiled:
     kernel = _in_memory(key)
     if kernel is not None:
         return kernel
-    with _building:
+    with _building, scoped(cpu=None):
         kernel = _in_memory(key)
         if kernel is None:
             kernel = _load_or_build(spec)
@@ -175,7 +176,8 @@ def spec_key(spec: KernelSpec) -> Any:
 
 def disk_key(spec: KernelSpec) -> str:
     """The key of the kernel of `spec` on disk; the compute of a spec without a key is run for it."""
-    return _symbol(spec, None if spec.key else unscheduled(spec))
+    with scoped(cpu=None):
+        return _symbol(spec, None if spec.key else unscheduled(spec))
 
 
 def digest(ir: Any) -> str:

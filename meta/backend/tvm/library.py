@@ -25,6 +25,7 @@ from meta.backend.tvm import runtime
 from meta.backend.tvm import target as targets
 from meta.cache import DiskCache, default_cache
 from meta.errors import KernelError, MetaError
+from meta.modes import scoped
 from meta.progress import deferred
 
 _LIBRARY = ".so"
@@ -73,11 +74,12 @@ def assemble(text: str) -> Any:
 def assembled(name: str, text: str) -> Any:
     """As `assemble`, from disk if the module is there, and stored otherwise. name: the beginning of its key."""
     disk = default_cache()
-    key = f"{name}_{hashlib.sha256((text + targets.identity('cpu')).encode()).hexdigest()[:32]}"
-    module = None if disk is None else load(disk, key)
-    if module is None:
-        module = assemble(text)
-        module = (disk and store(disk, key, module)) or module
+    with scoped(cpu=None):
+        key = f"{name}_{hashlib.sha256((text + targets.identity('cpu')).encode()).hexdigest()[:32]}"
+        module = None if disk is None else load(disk, key)
+        if module is None:
+            module = assemble(text)
+            module = (disk and store(disk, key, module)) or module
     return module
 
 

@@ -1,12 +1,10 @@
-"""Compilation targets of this machine's devices, and identities for the keys of compiled code."""
+"""Compilation targets of devices, and identities for the keys of compiled code."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 import sys
-import warnings
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +12,10 @@ from typing import Any, Final
 
 from meta.backend.cuda import nvrtc
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm import cpu as cpus
 from meta.backend.tvm import devices, runtime
+from meta.backend.tvm.cpu import CpuTarget
+from meta.modes import modes
 
 _CPU_FOLDERS: Final = (
     *("", "ir", "op"),
@@ -25,82 +26,62 @@ _CPU_FOLDERS: Final = (
 _CUDA_FOLDERS: Final = (*_CPU_FOLDERS, "backend/tvm/schedule/gpu", "backend/cuda")
 
 
-@cache
 def target(kind: str) -> Any:
-    """The TVM target for a device kind: "cpu" (LLVM for this processor, or for META_CPU) or "cuda" (the current GPU).
+    """The TVM target for a device kind: "cpu" (LLVM for the CPU compiled for) or "cuda" (the current GPU).
 
     Raises:
         ValueError: the kind is unknown, or TVM does not find the GPU.
     """
     if kind == "cpu":
-        return _cpu_target(_chosen_cpu() or tvm.system_cpu())
+        return _cpu_target(cpus.current())
     if kind == "cuda":
-        nvrtc.install()
-        return tvm.Target(tvm.Target.from_device(tvm.cuda(0)), host=target("cpu"))
+        return _cuda_target()
     raise ValueError(f"no TVM target for device kind {kind!r}; expected 'cpu' or 'cuda'")
 
 
-def _cpu_target(name: str) -> Any:
-    return tvm.Target({"kind": "llvm", "mcpu": name, "mtriple": tvm.system_triple()})
+@cache
+def _cpu_target(cpu: CpuTarget) -> Any:
+    return tvm.Target(cpu.llvm())
 
 
 @cache
-def _chosen_cpu() -> str:
-    """META_CPU: the processor, by LLVM's name, that kernels are compiled for; "" for this machine's. A name that LLVM
-    does not know, or whose instructions this processor lacks, is ignored, with a warning."""
-    name = _requested_cpu()
-    if not name:
-        return ""
-    if not tvm.is_valid_cpu(name, tvm.system_triple()):
-        problem = "is no processor that LLVM knows"
-    elif lacking := sorted(instruction_sets(_cpu_target(name)) - instruction_sets(_cpu_target(tvm.system_cpu()))):
-        problem = f"has {', '.join(lacking[:5])}, which this processor lacks"
-    else:
-        return name
-    warnings.warn(f"META_CPU={name[:40]!r} {problem}; {tvm.system_cpu()} is used", UserWarning, stacklevel=2)
-    return ""
+def _cuda_target() -> Any:
+    nvrtc.install()
+    return tvm.Target(tvm.Target.from_device(tvm.cuda(0)), host=_cpu_target(cpus.host()))
 
 
-def _requested_cpu() -> str:
-    return os.environ.get("META_CPU", "").strip()
-
-
-@cache
 def lanes(bits: int) -> int:
-    """The number of elements of `bits` bits in a vector register of the CPU."""
+    """The number of elements of `bits` bits in a vector register of the CPU compiled for."""
     return max(vector_bits() // bits, 1)
 
 
-@cache
 def vector_bits() -> int:
-    """The width of the CPU's vector registers in bits."""
-    features = cpu_features()
-    return 512 if "avx512f" in features else 256 if "avx2" in features else 128
+    """The width of the vector registers of the CPU compiled for, in bits; 64, two floats, for one without."""
+    return _vector_bits(cpus.current())
 
 
 @cache
-def cpu_features() -> frozenset[str]:
-    """Names of the CPU's features in LLVM ("avx2", "avx512f", "neon", ...)."""
-    return frozenset(str(name) for name in tvm.cpu_features(target("cpu")))
+def _vector_bits(cpu: CpuTarget) -> int:
+    features = cpus.features_of(cpu)
+    return next((bits for bits, names in _VECTORS if not features.isdisjoint(names)), 64)
 
 
-_TUNING: Final = ("allow-", "branchfusion", "ermsb", "false-deps-", "fast", "fsrm", "idiv", "macrofusion", "no-bypass-",
-                  "prefer-", "sbb-dep-", "slow-", "tuning-", "vzeroupper")  # fmt: skip
-"""Prefixes of LLVM's features that say which instructions are fast, not which ones there are."""
+_VECTORS: Final = ((512, ("avx512f",)), (256, ("avx2",)), (128, ("sse2", "neon", "simd128", "v", "altivec", "vector", "lsx")))
+"""Bits of vector registers, and the features of CPUs that have them."""
 
 
-def instruction_sets(target: tvm.Target) -> frozenset[str]:
-    """The features of a CPU target without which its machine code does not run."""
-    return frozenset(name for f in tvm.cpu_features(target) if not (name := str(f)).startswith(_TUNING))
-
-
-@cache
 def identity(kind: str) -> str:
     """A digest of everything outside a kernel that its machine code depends on: target, CPU, TVM, sources of lowering.
 
     It keeps a cache directory valid across machines and upgrades. The digest does not load TVM's compiler.
     """
-    parts = [tvm_version(), describe_processor(), "" if kind == "cpu" else _describe_gpu()]
+    return _identity(kind, modes.cpu)
+
+
+@cache
+def _identity(kind: str, cpu: CpuTarget | None) -> str:
+    processor = describe_processor() if cpu is None else str(cpu.llvm())
+    parts = [tvm_version(), processor, "" if kind == "cpu" else _describe_gpu()]
     digest = hashlib.sha256("\0".join(parts).encode())
     for path in lowering_sources(kind):
         digest.update(path.read_bytes())
@@ -132,13 +113,13 @@ def lowering_sources(kind: str) -> list[Path]:
 @cache
 def describe_processor() -> str:
     """Text that identifies the instruction set of this CPU."""
-    system = f"{sys.platform} {platform.machine()} {_requested_cpu()}".rstrip()
+    system = f"{sys.platform} {platform.machine()} {cpus.requested_cpu()}".rstrip()
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             # Only the first core: the operating system generates the entries of further cores on demand.
             first = file.read(1 << 13).split("\n\n")[0]
     except OSError:
-        return f"{system} {tvm.system_cpu()} {sorted(cpu_features())}"
+        return f"{system} {tvm.system_cpu()} {sorted(cpus.features_of(cpus.host()))}"
     return "\n".join([system, *(line for line in first.splitlines() if line.startswith(_CPU_FACTS))])
 
 

@@ -50,7 +50,7 @@ def to_relax(what: object, *args: object, dynamic: Dynamic | None = None, params
     program = outgoing(_SUBJECT, what, args, dynamic, params_as_inputs=params_as_inputs)
     refuse_loops(_SUBJECT, program.module)
     _refuse_complex(program)
-    with scoped("dialects", ("tvm",)):
+    with scoped(dialects=("tvm",)):
         lowered = _Standard(lift_closures(program.module)).run()
     module = tvm.Sequential([tvm.relax_transform.ConvertToDataflow(1)])(solve_parameter_sizes(lowered.module))
     module.update_func(module.get_global_var("main"), _with_attributes(module["main"], program))

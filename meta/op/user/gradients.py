@@ -119,7 +119,7 @@ class _Checks:
     ) -> tuple[Any, ...]:
         """The checked gradients. A gradient has the dtype of its argument, which autocast has cast already."""
         try:
-            with scoped("autocast", None) if modes.autocast is not None else nullcontext():
+            with scoped(autocast=None) if modes.autocast is not None else nullcontext():
                 gradients = function(needs, *values)
         except MetaError as error:
             self.annotate(error)

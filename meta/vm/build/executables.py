@@ -20,12 +20,14 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import hooks, library, parallel
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import TEImplementation, source_key
+from meta.backend.tvm.cpu import NotRunnable, runs_here
 from meta.backend.tvm.kernel import digest
 from meta.backend.tvm.workarounds import heap
 from meta.cache import default_cache
 from meta.errors import NotSupportedError
 from meta.ir.printer import to_text
 from meta.locks import new_lock
+from meta.modes import scoped
 from meta.progress import without_collection
 from meta.records import record
 from meta.vm import lower, plan
@@ -79,7 +81,12 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
     """The executable of a program, with its library kernels registered. One thread builds at a time.
 
     graphs: the program takes its memory where possible, so that calls can be recorded."""
-    with _lock:
+    with _lock, scoped(cpu=source.cpu):
+        if source.cpu is not None and not runs_here(source.cpu):
+            from meta.vm.build.generate import plan_source
+
+            planned = plan_source(source, fuse=fuse)
+            return Loaded(NotRunnable(source.cpu), planned.kernels, planned.memory, "planned", trade=planned.trade)
         hooks.prepare()
         progress.stage("prepare library kernels")
         register_kernels(source)
@@ -196,7 +203,7 @@ def shared_library(source: Source, loaded: Loaded, *, fuse: bool) -> bytes:
     if code is None:
         from meta.vm.build.generate import build_module, linked, plan_source
 
-        with _lock:
+        with _lock, scoped(cpu=source.cpu):
             planned = plan_source(source, fuse=fuse, arena=loaded.destinations is not None)
             code = linked(source, planned) or library.link(build_module(source, planned))
     if code is None:

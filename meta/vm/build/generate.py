@@ -18,13 +18,14 @@ from meta.backend.cuda import memory_pool
 from meta.backend.memory import allocation
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
-from meta.backend.tvm import target as targets
+from meta.backend.tvm.cpu import check_runs_here
 from meta.backend.tvm.library import compiling
 from meta.backend.tvm.lowering import options, pipeline
 from meta.backend.tvm.parallel import processes
 from meta.backend.tvm.parallel.serialization import UntransferableError, to_bytes
 from meta.backend.tvm.parallel.worker import compile_functions
 from meta.backend.tvm.workarounds.parameter_sizes import solve_parameter_sizes
+from meta.modes import scoped
 from meta.vm.lower.calls import RELEASE
 from meta.vm.lower.choose import Choice, Source
 from meta.vm.lower.translate import Lowered, lower
@@ -36,20 +37,22 @@ def plan_source(source: Source, *, fuse: bool, lowered: Lowered | None = None, a
     """The program lowered and planned. lowered: its Relax module, where it exists already.
     arena: the caller provides the memory of a program of straight-line code."""
     progress.stage("lower operators")
-    lowered = lowered or lower(source)
-    target = targets.target(source.device.kind)
-    with compiling("vm"):
-        return plan(source, lowered, target, fuse=fuse, arena=arena)
+    with scoped(cpu=source.cpu):
+        lowered = lowered or lower(source)
+        with compiling("vm"):
+            return plan(source, lowered, source.target, fuse=fuse, arena=arena)
 
 
 def build_module(source: Source, planned: Planned, *, mode: str = "") -> Any:
-    """The runtime module of the program. mode: "compiled" or "bytecode", by default by the size of the program.
+    """The runtime module of the program. mode: "compiled" or "bytecode", by default by the size of the program. Raises
+    NotSupportedError for another machine's.
 
     Kernels do not check their arguments, which the program has checked or allocated, if their results are proved to
     have the declared shapes: LLVM takes 30 s for the checks of 240 tensors of a GPU."""
+    check_runs_here("vm", source.cpu)
     mode = mode or execution_mode(planned)
     progress.stage("generate code")
-    target = targets.target(source.device.kind)
+    target = source.target
     with compiling("vm"), target, options():
         module = finish(planned, static=source.static, releases=mode == "bytecode")
         passes = pipeline(checks=planned.checks)
@@ -121,7 +124,7 @@ def linked(source: Source, planned: Planned) -> bytes | None:
 def _by_threads(source: Source, planned: Planned, names: set[str]) -> bytes | None:
     from meta.backend.tvm.parallel import threads
 
-    target = targets.target(source.device.kind)
+    target = source.target
     module = finish(planned, static=source.static)
     calls = Counter(dict.fromkeys(names, 1)) if execution_mode(planned) == "bytecode" else _calls(module)
     kernels = {str(name.name_hint): f for name, f in module.functions.items() if name.name_hint in names}
@@ -171,7 +174,7 @@ def _by_processes(source: Source, planned: Planned, names: set[str]) -> bytes | 
     if not processes.running():
         return None
     progress.stage("send kernels to processes")
-    target = targets.target(source.device.kind)
+    target = source.target
     module = finish(planned, static=source.static)
     kernels = {str(name.name_hint): f for name, f in module.functions.items() if name.name_hint in names}
     try:

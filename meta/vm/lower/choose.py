@@ -12,7 +12,9 @@ from typing import Any, Final, cast
 
 from meta.backend.python_errors import kept
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import TEImplementation
+from meta.backend.tvm.cpu import CpuTarget
 from meta.device import Device
 from meta.errors import DeviceError, DispatchError
 from meta.ir.analysis import contents, is_open
@@ -20,6 +22,7 @@ from meta.ir.expr import MUTATES, Call, Constant, FunctionExpr, GlobalVar, Var, 
 from meta.ir.module import Module
 from meta.ir.type import TensorType, Type, flat_types, leaf_types
 from meta.ir.visitor import block_reads, substituted, walk
+from meta.modes import modes, scoped
 from meta.op import positions
 from meta.op.dispatch import CallInfo, Candidate, Implementation, accepting, foremost_candidates, implementation
 from meta.op.registry import Op, check_registered
@@ -184,7 +187,8 @@ class Source:
     """A program ready to be lowered: no closures, constants of "main" as its last parameters.
 
     mutates: flat index of a result -> parameter.  calls: see `meta.vm.lower.calls`.
-    budget: the most bytes that it may need, None for no limit."""
+    budget: the most bytes that it may need, None for no limit.  cpu: that it is compiled for, None for this machine's.
+    """
 
     module: Module
     constants: tuple[Constant, ...]
@@ -193,10 +197,17 @@ class Source:
     device: Device
     calls: Calls
     budget: int | None = None
+    cpu: CpuTarget | None = None
 
     @property
     def main(self) -> FunctionExpr:
         return self.module.main
+
+    @property
+    def target(self) -> Any:
+        """The TVM target."""
+        with scoped(cpu=self.cpu):
+            return targets.target(self.device.kind)
 
     @property
     def static(self) -> bool:
@@ -225,7 +236,7 @@ def prepare(module: Module, device: Device, budget: int | None = None) -> Source
     lifted = _FIRST_ORDER(module.with_function("main", main))
     choices = choose_all(lifted, device)
     calls = special_calls(lifted) if contents(lifted).has("", loop_op.NAMESPACE) else Calls()
-    return Source(lifted, constants, choices, _flat_mutates(module.main), device, calls, budget)
+    return Source(lifted, constants, choices, _flat_mutates(module.main), device, calls, budget, modes.cpu)
 
 
 def _constants_to_params(main: FunctionExpr) -> tuple[FunctionExpr, tuple[Constant, ...]]:

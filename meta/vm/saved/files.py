@@ -13,6 +13,7 @@ from typing import Any, Final
 from meta import __version__
 from meta.backend.tvm import hooks, library
 from meta.backend.tvm import target as targets
+from meta.backend.tvm.cpu import host, instruction_sets
 from meta.device import Device
 from meta.device import device as parse_device
 from meta.eager.named_state import Unmatched, fitting_state
@@ -83,7 +84,7 @@ def write(
         "device": str(device),
         "processor": processor(),
         "target": str(targets.target(device.kind)),
-        "features": sorted(targets.instruction_sets(targets.target("cpu"))),
+        "features": sorted(instruction_sets(host())),
         "whole": whole,
         "generators": [generator.state for generator in tables.generators],
         "programs": described,
@@ -148,7 +149,7 @@ def _check_versions(header: Mapping[str, Any], path: str) -> None:
         )
     if header["processor"] == processor():
         return  # the features of this CPU would have to be asked from TVM's compiler, which takes seconds to import
-    lacking = sorted(set(header["features"]) - targets.instruction_sets(targets.target("cpu")))
+    lacking = sorted(set(header["features"]) - instruction_sets(host()))
     if lacking:
         problem = f"{path} was compiled for a processor with {', '.join(lacking[:5])}, which this one lacks"
         raise FileError("load", problem, "a processor with these instructions", _REMEDY)

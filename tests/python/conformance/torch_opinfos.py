@@ -43,7 +43,7 @@ def through_torch(case: Case, function: Callable[..., Any], tensors: Sequence[to
     """The results of a sample, by operators of torch."""
     symbols = Symbols()
     policy = ComposedPolicy("bfloat16", {}) if torch.is_autocast_enabled("cpu") else None
-    with calling_torch(symbols, ensure), scoped("autocast", policy):
+    with calling_torch(symbols, ensure), scoped(autocast=policy):
         return [unwrapped(y) for y in case.call(function, [TorchTensor(t, symbols) for t in tensors])]
 
 

@@ -101,7 +101,7 @@ def pooling_calls() -> Iterator[list[str]]:
         if "pool" in call.op.name:
             names.append(call.op.name)
 
-    with scoped("observers", (*modes.observers, observe)):
+    with scoped(observers=(*modes.observers, observe)):
         yield names
 
 

@@ -204,7 +204,7 @@ def _program(builder: _Builder, converted: Converted, *, checked: bool) -> Run:
     roles = roles_of(builder.module, builder.kind, converted, builder.passed)
     graphs = options.graphs and not converted.random and has_graphs(device)
     copied = roles.copied_bytes(converted) if graphs else None
-    with scoped("checks_positions", checked and device.kind == "cpu"):
+    with scoped(checks_positions=checked and device.kind == "cpu"):
         program = options.compiled(
             lambda: compile_record(converted.record, device, fuse=options.fuse, graphs=graphs, copied_bytes=copied)
         )

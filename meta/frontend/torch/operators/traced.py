@@ -69,7 +69,7 @@ def calling_torch(symbols: Symbols, find: Find) -> Generator[None, None, None]:
     def emit(op: Op, args: tuple[Any, ...]) -> Any:
         return _call(op, args, symbols, find)
 
-    with suspended(), scoped("autocast", None):
+    with suspended(), scoped(autocast=None):
         modes.emit = emit
         yield
 

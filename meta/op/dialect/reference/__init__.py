@@ -70,7 +70,7 @@ class Evaluation:
 
     def __call__(self, *args: Any) -> Any:
         operands = with_leaves(args, list(map(self._operand, leaves_of(args))))
-        with isolated("reference"), scoped("skips_positions", True):
+        with isolated("reference"), scoped(skips_positions=True):
             results = self.decomposition.function(*operands)
             return tuple(y.numpy() for y in results) if isinstance(results, tuple) else results.numpy()
 
