@@ -43,6 +43,7 @@ typedef struct {
  * arguments: of all kernel calls: a view, or ~n for the number sizes[n].
  * sizes: of the axes, and numbers.  opens: whether a run computes some of them.
  * weights: an image of the state, generators and constants, NULL if they are loaded.
+ * constants: of functions, in their slots.
  * keys: how many keys a run draws from each generator. */
 struct meta_program_code {
   int32_t version, pointer_bytes;
@@ -56,6 +57,11 @@ struct meta_program_code {
   const int64_t *sizes;
   const int64_t *keys;
   const void *weights;
+  const struct meta_constant {
+    uint32_t slot;
+    const void *data;
+  } *constants;
+  int32_t constant_count;
   int32_t slot_count, view_count, argument_count, size_count, opens;
   uint64_t arena;
   int (*measure)(meta_program *program, const meta_tensor *inputs);
@@ -123,9 +129,7 @@ void meta_write_rows(meta_program *program, const meta_rows *rows, int count, in
 void meta_store_rows(meta_program *program, const meta_rows *rows, int count, int64_t index);
 
 /* The value of a 0-d bool tensor. */
-static inline int meta_is_true(const meta_program *program, uint32_t view) {
-  return *(const uint8_t *)program->views[view].data != 0;
-}
+static inline int meta_is_true(const void *data) { return *(const uint8_t *)data != 0; }
 
 /* Division that rounds down, and its remainder. */
 static inline int64_t meta_floordiv(int64_t a, int64_t b) {

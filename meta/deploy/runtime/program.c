@@ -146,6 +146,8 @@ static int open_memory(meta_program *program) {
   program->allocated += program->state_bytes + (size_t)code->arena;
   if (code->weights != NULL) memcpy(program->state, code->weights, program->state_bytes);
   meta_place(program, 0, program->arena);
+  for (int32_t i = 0; i < code->constant_count; ++i)
+    meta_place(program, code->constants[i].slot, (void *)(uintptr_t)code->constants[i].data);
   size_t offset = 0;
   for (int32_t i = 0; i < code->parameter_count; ++i) {
     int32_t role = code->parameters[i].role;
