@@ -437,6 +437,16 @@ void TVMFFIErrorSetRaisedFromCStr(const char *kind, const char *text);
 void *TVMBackendAllocWorkspace(int device, int index, uint64_t bytes, int code, int bits);
 int TVMBackendFreeWorkspace(int device, int index, void *memory);
 
+/* Kernels call some functions by variables of theirs, which are weak. */
+extern void (*__TVMFFIErrorSetRaisedFromCStrParts)(const char *, const char **, int32_t);
+extern void (*__TVMFFIErrorSetRaisedFromCStr)(const char *, const char *);
+extern void *(*__TVMBackendAllocWorkspace)(int, int, uint64_t, int, int);
+extern int (*__TVMBackendFreeWorkspace)(int, int, void *);
+void (*__TVMFFIErrorSetRaisedFromCStrParts)(const char *, const char **, int32_t) = TVMFFIErrorSetRaisedFromCStrParts;
+void (*__TVMFFIErrorSetRaisedFromCStr)(const char *, const char *) = TVMFFIErrorSetRaisedFromCStr;
+void *(*__TVMBackendAllocWorkspace)(int, int, uint64_t, int, int) = TVMBackendAllocWorkspace;
+int (*__TVMBackendFreeWorkspace)(int, int, void *) = TVMBackendFreeWorkspace;
+
 void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **parts, int32_t count) {
   (void)kind;
   meta_program *program = running;

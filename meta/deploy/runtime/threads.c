@@ -10,7 +10,7 @@ typedef struct {
 } meta_group;
 typedef int meta_task(int number, meta_group *group, void *data);
 
-int meta_launch(meta_task *task, void *data, int tasks);
+static int meta_launch(meta_task *task, void *data, int tasks);
 int TVMBackendParallelLaunch(meta_task *task, void *data, int tasks);
 int TVMBackendParallelBarrier(int number, meta_group *group);
 
@@ -23,7 +23,7 @@ void *meta_team_open(meta_program *program, int threads) {
 
 void meta_team_close(meta_program *program, void *team) { (void)program, (void)team; }
 
-int meta_launch(meta_task *task, void *data, int tasks) {
+static int meta_launch(meta_task *task, void *data, int tasks) {
   meta_group group = {NULL, 1};
   (void)tasks;
   return task(0, &group, data);
@@ -134,7 +134,7 @@ void meta_team_close(meta_program *program, void *opened) {
   meta_release(program, team);
 }
 
-int meta_launch(meta_task *task, void *data, int tasks) {
+static int meta_launch(meta_task *task, void *data, int tasks) {
   meta_program *program = meta_set_running(NULL);
   meta_set_running(program);
   meta_team *team = program == NULL ? NULL : program->team;
@@ -171,3 +171,9 @@ int TVMBackendParallelBarrier(int number, meta_group *group) {
 #endif
 
 int TVMBackendParallelLaunch(meta_task *task, void *data, int tasks) { return meta_launch(task, data, tasks); }
+
+/* Kernels call these by variables of theirs, which are weak. */
+extern int (*__TVMBackendParallelLaunch)(meta_task *, void *, int);
+extern int (*__TVMBackendParallelBarrier)(int, meta_group *);
+int (*__TVMBackendParallelLaunch)(meta_task *, void *, int) = TVMBackendParallelLaunch;
+int (*__TVMBackendParallelBarrier)(int, meta_group *) = TVMBackendParallelBarrier;
