@@ -80,10 +80,10 @@ def _key(generator: Any) -> Any:
 
 
 def identifier(name: str) -> str:
-    """A name in C. Raises ArgumentError for one without a letter or digit."""
+    """A name in C. Raises ArgumentError for one without a letter or digit, and for the name of the example."""
     text = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
-    if not text:
-        raise ArgumentError("deploy", f"the name of the program is {name!r:.80}", "letters, digits and '_'")
+    if text in ("", "main"):
+        raise ArgumentError("deploy", f"the name of the program is {name!r:.80}", "letters, digits and '_', other than main")
     return f"p{text}" if text[0].isdigit() else text
 
 
