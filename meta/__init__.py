@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from meta import array_api as array_api
     from meta import autograd as autograd
     from meta import data as data
+    from meta import deploy as deploy
     from meta import distributed as distributed
     from meta import errors as errors
     from meta import fft as fft
@@ -141,9 +142,9 @@ _HOMES: dict[str, str] = {
     "while_loop": "meta.tracing.control_flow",
 }
 _MODULES = frozenset(
-    {"amp", "array_api", "autograd", "data", "distributed", "errors", "fft", "frontend", "inspect", "interpreter", "ir",
-     "linalg", "model", "models", "nn", "op", "ops", "optim", "passes", "profiler", "random", "special", "testing",
-     "vm"}
+    {"amp", "array_api", "autograd", "data", "deploy", "distributed", "errors", "fft", "frontend", "inspect",
+     "interpreter", "ir", "linalg", "model", "models", "nn", "op", "ops", "optim", "passes", "profiler", "random",
+     "special", "testing", "vm"}
 )  # fmt: skip
 
 _ROOMS: dict[str, str] = {"kernels": "meta.op.user.kernels", "torch": "meta.frontend.torch.operators"}

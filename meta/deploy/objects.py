@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import cpu as cpus
-from meta.backend.tvm import library
 from meta.backend.tvm.cpu import CpuTarget
 from meta.backend.tvm.library import compiling
 from meta.backend.tvm.parallel import threads

@@ -1,5 +1,6 @@
 """The virtual machine: programs compiled for a device, see `compile`.
 
+compilation           `compile` and its options
 executor, program     compiling for the types of a call, and the compiled program
 arguments, runner     the arguments of a call, and its part in Python
 gradient              calls that record gradients
@@ -21,16 +22,17 @@ from typing import TYPE_CHECKING
 from meta.lazy import exports
 
 if TYPE_CHECKING:
+    from meta.vm.compilation import compile as compile  # noqa: A004
     from meta.vm.dynamic_sizes import SpecialisationWarning as SpecialisationWarning
     from meta.vm.executor import Executor as Executor
-    from meta.vm.executor import compile as compile  # noqa: A004
     from meta.vm.report import MemoryReport as MemoryReport
     from meta.vm.report import Profile as Profile
     from meta.vm.saved.files import LoadedExecutor as LoadedExecutor
     from meta.vm.saved.files import load as load
 else:
     __getattr__, __dir__ = exports(__name__, {
-        "meta.vm.executor": ("Executor", "compile"),
+        "meta.vm.compilation": ("compile",),
+        "meta.vm.executor": ("Executor",),
         "meta.vm.report": ("MemoryReport", "Profile"),
         "meta.vm.saved.files": ("LoadedExecutor", "load"),
         "meta.vm.dynamic_sizes": ("SpecialisationWarning",),

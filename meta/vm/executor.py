@@ -5,15 +5,15 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypedDict, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from meta import progress, spellings, tracing
-from meta.backend.tvm.cpu import CpuTarget, host, parse_target
+from meta import progress, tracing
+from meta.backend.tvm.cpu import CpuTarget, chosen_target
 from meta.device import Device
 from meta.eager.ndarray import NDArray, asarray, with_arrays
 from meta.eager.seeds import zeros_of
-from meta.errors import ArgumentError
 from meta.ir.analysis import contents
 from meta.ir.module import Module
 from meta.ir.type import TensorType
@@ -23,11 +23,9 @@ from meta.progress import without_collection
 from meta.vm import report
 from meta.vm.arguments import (
     Recordable,
-    RecordSource,
     check_call,
     check_devices,
     check_rewritten,
-    compiled_device,
     flatten_call,
     module_record,
     recorder_of,
@@ -50,24 +48,10 @@ from meta.vm.runner import (
 )
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from meta.pictures import Picture
     from meta.vm.cuda_graph import GraphCall
 
 Transform = Callable[[Module], Module]
-
-
-class CompileOptions(TypedDict, total=False):
-    """The options of `compile`."""
-
-    fuse: bool
-    passes: Transform | Iterable[Transform] | None
-    graphs: bool
-    dynamic: Dynamic | None
-    memory_budget: int | str | None
-    target: str | CpuTarget | None
-    cpu: str | None
 
 
 P = ParamSpec("P")
@@ -181,18 +165,24 @@ class Executor(Generic[P, R]):
         memory assigned). Raises ArgumentError for another stage."""
         return report.relax(self.program(*args, **kwargs), stage, fuse=self.fuse)
 
-    def save(self, path: str | os.PathLike[str], *, format: str = "program") -> str:
+    def save(
+        self, path: str | os.PathLike[str], *, format: str = "program", target: str | CpuTarget | None = None,
+        cpu: str | None = None,
+    ) -> str:  # fmt: skip
         """Write the programs that are compiled, with the arrays of their state, to a file that `meta.vm.load` runs
         without the source of the model. Returns the SHA-256 of the file, in hex.
 
         Programs are compiled by calls, and by `program(...)` for the types of its arguments. If a model has changed
         since, they are compiled anew.
         format: "program"; or "library", a shared library for C with the one program that is compiled, all of whose
-            kernels are TVM's. `PATH.safetensors` then has its arguments (see docs/compile.md).
+            kernels are TVM's. `PATH.safetensors` then has its arguments (see docs/deploy.md).
+        target, cpu: the machine that the programs are compiled for, as for `compile`; by default the executor's.
         Raises FileError when the file cannot be written (an older one stays), ArgumentError when nothing is compiled,
         NotSupportedError, with the operator, for programs that call functions which only this process has."""
         from meta.vm import saved
 
+        if target or cpu:
+            return self._for(chosen_target(self.device, target, cpu)).save(path, format=format)
         self._compile_anew()
         programs = [(key[0], program) for key, program in self._programs.items()]
         return saved.write(path, self._name, programs, self.device, fuse=self.fuse, whole=self._whole, format=format)
@@ -208,6 +198,14 @@ class Executor(Generic[P, R]):
                 x.requires_grad = tracked
             call = inspect.BoundArguments(signature, tree.build(iter(inputs)))
             self._specialised(call.args, call.kwargs)
+
+    def _for(self, cpu: CpuTarget | None) -> Executor[P, R]:
+        """The same programs for another CPU."""
+        other = copy(self)
+        other.cpu, other._revision, other._programs = cpu, -1, dict(self._programs)
+        other._runs, other._variants, other._containers = {}, {}, []
+        other._compile_anew()
+        return other
 
     # --- specialising ------------------------------------------------------------------------------------------------
 
@@ -246,7 +244,12 @@ class Executor(Generic[P, R]):
             checks = check_call(record, inputs, self._open, known)
             if not self._whole:  # a module states its sizes, symbolic or not
                 self._sizes.add(key[:2], record.inputs, key[2])
-            with self._lock, scoped(dialects=self._dialects, cpu=self.cpu), progress.compiling(self._name), without_collection():
+            with (
+                self._lock,
+                scoped(dialects=self._dialects, cpu=self.cpu),
+                progress.compiling(self._name),
+                without_collection(),
+            ):
                 if sum(map(len, self._variants.values())) >= cache_limit:
                     self._programs.clear()
                     self._variants.clear()
@@ -341,70 +344,3 @@ class Executor(Generic[P, R]):
         shared = () if record.result.count() != len(outputs) else shared_results(record.main)
         run = program_runner(machine, record, constants, outputs, source.mutates, whole=self._whole, shared=shared)
         return Program(record, module, source, loaded, constants, machine, run, digest=digest)
-
-
-def compile_record(
-    record: tracing.Record, device: Device | str = "cpu", *, fuse: bool = True, graphs: bool = True,
-    memory_budget: int | str | None = None, copied_bytes: int | None = None,
-) -> Program:  # fmt: skip
-    """The program of a record, for callers that pass raw tensors to it: `program.machine.main`. The arguments are the
-    same as for `compile`.
-
-    copied_bytes: for callers that record CUDA graphs themselves: how many bytes they copy in each call. Where graphs
-        repay that, the program takes the memory of its tensors (`program.loaded.destinations`)."""
-    budget, source = memory_budget, RecordSource(record)
-    executor: Executor[..., Any] = compile(source, device, fuse=fuse, graphs=graphs, memory_budget=budget)
-    executor._copied_bytes = copied_bytes
-    executor.graphs |= copied_bytes is not None
-    return executor._compile(record, record.module)
-
-
-@overload
-def compile(
-    what: Module, device: Device | str = "cpu", **options: Unpack[CompileOptions]
-) -> Executor[..., tuple[NDArray, ...]]: ...
-@overload
-def compile(
-    what: Callable[P, R], device: Device | str = "cpu", **options: Unpack[CompileOptions]
-) -> Executor[P, R]: ...
-@overload
-def compile(
-    what: Recordable, device: Device | str = "cpu", **options: Unpack[CompileOptions]
-) -> Executor[..., Any]: ...
-def compile(
-    what: Module | Recordable | Callable[..., Any], device: Device | str = "cpu", *, fuse: bool = True,
-    passes: Transform | Iterable[Transform] | None = None, graphs: bool = True, dynamic: Dynamic | None = None,
-    memory_budget: int | str | None = None, target: str | CpuTarget | None = None, cpu: str | None = None,
-    **unknown: NoReturn,
-) -> Executor[..., Any]:  # fmt: skip
-    """Compile a Model, a function (traced or not), a training step or an IR Module.
-
-    executor = meta.vm.compile(model)
-    y = executor(x)                       # or by name: executor(x=x)
-
-    The program is traced and compiled at the first call with inputs of new shapes and dtypes (a Module: of any shapes
-    where its sizes are symbolic), kept on disk, and reused. It returns what the eager call returns; arrays that the
-    eager call writes in place (parameters, buffers, optimizer state) keep their memory.
-
-    device: where it runs; inputs and parameters must be there.
-    fuse: let neighbouring operators share a kernel.
-    passes: module -> module transformations to apply before the standard ones, such as `meta.passes.auto_cast(...)`.
-    graphs: on CUDA, record programs of known sizes as CUDA graphs (see docs/gpu.md).
-    dynamic: sizes that one program leaves open: input -> axis -> a name, as in `{"x": {0: "n"}}`. Sizes of one name are
-        equal. Inputs inside of containers are called by their paths (`batch.0`). Without it, eight programs that differ
-        only in sizes lead to a SpecialisationWarning. A model with `open_sizes` (one that torch exported with dynamic
-        sizes) leaves those open by itself.
-    memory_budget: the most bytes that a call may need, as `Executor.memory` counts them: a number, or a text such as
-        "2GiB". Tensors are then computed again where they are read next, in place of being kept, until it fits;
-        `Executor.memory` and `explain` report what that costs. The first call raises ArgumentError, with the least
-        number, if the program needs more, and NotSupportedError if it has branches, loops or symbolic sizes.
-    target: the CPU that it is compiled for, where that is another machine's: "aarch64-linux-gnu", "riscv64-linux-gnu",
-        ... (see `meta.deploy`). All kernels are TVM's then, and calls raise NotSupportedError where this machine does
-        not run the code.  cpu: its processor by LLVM's name, such as "cortex-a72".
-    A `with_dialect` around this call holds for the program."""
-    if unknown:
-        spellings.refuse_unknown("compile", unknown, ("what", "device", *CompileOptions.__annotations__))
-    if (target or cpu) and compiled_device(device).kind != "cpu":
-        raise ArgumentError("compile", f"target is {target or cpu!r:.80} for {device}", 'the device "cpu" with a target')
-    machine = parse_target(target or host().triple, cpu) if target or cpu else None
-    return Executor(what, compiled_device(device), fuse, passes, graphs, dynamic, memory_budget, machine)

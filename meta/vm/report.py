@@ -12,6 +12,7 @@ from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any
 
 from meta.backend.cuda import streams
+from meta.backend.tvm.cpu import check_runs_here
 from meta.eager.ndarray import NDArray, copy_of
 from meta.eager.seeds import zeros_of
 from meta.errors import ArgumentError, NotSupportedError, did_you_mean
@@ -207,6 +208,7 @@ def profile(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: 
     from meta.vm.build.generate import build_module
     from meta.vm.located import locate
 
+    check_runs_here("profile", program.source.cpu)
     located = locate(program.source, fuse=fuse)
     planned, source, device = located.planned, program.source, program.source.device
     machine = Machine(build_module(source, planned, mode="bytecode"), source)

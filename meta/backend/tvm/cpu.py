@@ -8,12 +8,12 @@ here, eagerly or in hooks, are compiled inside of `scoped(cpu=None)`.
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 from functools import cache
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
+from meta.device import Device
 from meta.errors import ArgumentError, NotSupportedError, did_you_mean
 from meta.modes import modes
 from meta.records import record
@@ -40,6 +40,17 @@ class CpuTarget:
     def system(self) -> str:
         """ "linux", "wasi", "unknown", ..."""
         return next((s for s in _SYSTEMS if s in self.triple.split("-")), "unknown")
+
+    @property
+    def toolchain(self) -> str:
+        """The prefix of GCC's cross tools for it in the spelling of Debian; "" for a system other than Linux."""
+        architecture = "arm" if self.architecture == "armv7" else self.architecture
+        return f"{architecture}-{self.triple.partition('-')[2]}" if self.system == "linux" else ""
+
+    @property
+    def platform(self) -> str:
+        """The system and the machine as Python names them: "linux aarch64"."""
+        return f"{self.system} {'armv7l' if self.architecture == 'armv7' else self.architecture}"
 
     def llvm(self) -> dict[str, Any]:
         """The description that TVM makes a target from."""
@@ -106,6 +117,15 @@ def parse_target(target: str | CpuTarget, cpu: str | None = None) -> CpuTarget:
     return CpuTarget(triple, cpu, features, architecture.abi)
 
 
+def chosen_target(device: Device, target: str | CpuTarget | None, cpu: str | None) -> CpuTarget | None:
+    """The CPU target of a device, None for this machine's. Raises ArgumentError for a target of a GPU's programs."""
+    if not target and not cpu:
+        return None
+    if device.kind != "cpu":
+        raise ArgumentError("target", f"the programs are for {device}", 'the device "cpu" for programs with a target')
+    return parse_target(target or host().triple, cpu)
+
+
 def triples() -> tuple[str, ...]:
     """The triples that programs are compiled for."""
     return tuple(f"{name}-{system}" for name, a in _ARCHITECTURES.items() for system in a.systems)
@@ -132,7 +152,7 @@ def _canonical(text: str) -> str:
 def _check_cpu(name: str, triple: str, cpu: Any) -> None:
     known = [str(c) for c in tvm.cpu_names(tvm.Target({"kind": "llvm", "mtriple": triple}))]
     if not isinstance(cpu, str) or cpu not in known:
-        others = [n for n, a in _ARCHITECTURES.items() if n != name and tvm.is_valid_cpu(str(cpu), f"{n}-{a.systems[0]}")]
+        others = [each for each in _ARCHITECTURES if tvm.is_valid_cpu(str(cpu), each)]
         problem = f"{cpu!r:.60} is a processor of {others[0]}" if others else f"LLVM knows no processor {cpu!r:.60}"
         raise ArgumentError(
             "target", f"{problem}; the target is {triple}", f"a processor of {name}: {', '.join(known)}",
@@ -184,8 +204,11 @@ def host() -> CpuTarget:
 def runs_here(cpu: CpuTarget) -> bool:
     """Whether this machine runs code for a CPU."""
     this = CpuTarget(tvm.system_triple(), tvm.system_cpu())
-    same = (cpu.architecture, cpu.system, "musl" in cpu.triple) == (this.architecture, this.system, "musl" in this.triple)
-    return same and instruction_sets(cpu) <= instruction_sets(this)
+    return _system(cpu) == _system(this) and instruction_sets(cpu) <= instruction_sets(this)
+
+
+def _system(cpu: CpuTarget) -> tuple[str, str, bool]:
+    return cpu.architecture, cpu.system, "musl" in cpu.triple
 
 
 def check_runs_here(subject: str, cpu: CpuTarget | None) -> None:
@@ -201,7 +224,7 @@ def check_runs_here(subject: str, cpu: CpuTarget | None) -> None:
 class NotRunnable:
     """In place of the executable of a program for another machine, whose functions raise NotSupportedError."""
 
-    def __init__(self, cpu: CpuTarget) -> None:
+    def __init__(self, cpu: CpuTarget | None) -> None:
         self.cpu = cpu
 
     def implements_function(self, _name: str) -> bool:

@@ -23,9 +23,10 @@ from typing import Any, Final
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import runtime
 from meta.backend.tvm import target as targets
+from meta.backend.tvm.cpu import CpuTarget
 from meta.cache import DiskCache, default_cache
-from meta.errors import KernelError, MetaError
-from meta.modes import scoped
+from meta.errors import KernelError, MetaError, NotSupportedError
+from meta.modes import modes, scoped
 from meta.progress import deferred
 
 _LIBRARY = ".so"
@@ -275,9 +276,35 @@ def _largest_file() -> int:
     return sys.maxsize if limit == resource.RLIM_INFINITY else limit
 
 
-@cache
 def linker() -> tuple[str, ...] | None:
-    """The command that links objects to a shared library, without `-o` and files; None if the machine has no linker.
+    """The command that links objects for the CPU compiled for to a shared library, without `-o` and files; None if the
+    machine has no linker for it."""
+    return _host_linker() if modes.cpu is None else _cross_linker(modes.cpu)
+
+
+@cache
+def _cross_linker(cpu: CpuTarget) -> tuple[str, ...] | None:
+    if not cpu.toolchain:
+        return None
+    paths = (shutil.which(name) for name in (f"{cpu.toolchain}-ld", f"{cpu.toolchain}-gcc", "ld.lld"))
+    command = next((path for path in paths if path), None)
+    return (command, "-shared") if command else None
+
+
+def missing_linker(subject: str, cpu: CpuTarget | None) -> NotSupportedError:
+    """The error where there is no linker for a CPU, None for this machine's."""
+    if cpu is not None and not cpu.toolchain:
+        return NotSupportedError(subject, f"{cpu.triple} has no shared libraries", "a target with Linux")
+    package = "" if cpu is None else f" (in Debian's package gcc-{cpu.toolchain.replace('_', '-')})"
+    return NotSupportedError(
+        subject, "the program cannot be linked", "a machine with a linker" if cpu is None else f"a linker for {cpu}",
+        f"install one: ld{package}, ld.lld" + (", gcc or clang" if cpu is None else ""),
+    )  # fmt: skip
+
+
+@cache
+def _host_linker() -> tuple[str, ...] | None:
+    """The command that links objects for this machine.
 
     `ld` comes before compiler drivers: it takes a third of the time and suffices, because the process provides the few
     symbols that kernels import (TVM's runtime, libm).

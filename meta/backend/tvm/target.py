@@ -66,7 +66,9 @@ def _vector_bits(cpu: CpuTarget) -> int:
     return next((bits for bits, names in _VECTORS if not features.isdisjoint(names)), 64)
 
 
-_VECTORS: Final = ((512, ("avx512f",)), (256, ("avx2",)), (128, ("sse2", "neon", "simd128", "v", "altivec", "vector", "lsx")))
+_VECTORS: Final = (
+    (512, ("avx512f",)), (256, ("avx2",)), (128, ("sse2", "neon", "simd128", "v", "altivec", "vector", "lsx")),
+)  # fmt: skip
 """Bits of vector registers, and the features of CPUs that have them."""
 
 

@@ -24,7 +24,6 @@ from meta.backend.tvm.cpu import NotRunnable, runs_here
 from meta.backend.tvm.kernel import digest
 from meta.backend.tvm.workarounds import heap
 from meta.cache import default_cache
-from meta.errors import NotSupportedError
 from meta.ir.printer import to_text
 from meta.locks import new_lock
 from meta.modes import scoped
@@ -82,11 +81,6 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
 
     graphs: the program takes its memory where possible, so that calls can be recorded."""
     with _lock, scoped(cpu=source.cpu):
-        if source.cpu is not None and not runs_here(source.cpu):
-            from meta.vm.build.generate import plan_source
-
-            planned = plan_source(source, fuse=fuse)
-            return Loaded(NotRunnable(source.cpu), planned.kernels, planned.memory, "planned", trade=planned.trade)
         hooks.prepare()
         progress.stage("prepare library kernels")
         register_kernels(source)
@@ -97,7 +91,8 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
 
             lowered = lower(source)
         key = cache_key(source, fuse, lowered) + ("_graph" if graphs else "")
-        loaded = _loaded.get(key) or _from_disk(key)
+        foreign = source.cpu is not None and not runs_here(source.cpu)
+        loaded = _loaded.get(key) or (_planned(source, lowered, key, fuse) if foreign else _from_disk(key))
         if loaded is None:
             disk = default_cache()
             with contextlib.nullcontext() if disk is None else disk.building(key):
@@ -170,6 +165,14 @@ def _from_disk(key: str) -> Loaded | None:
     return None if module is None else Loaded.from_facts(module, facts, "disk", key)
 
 
+def _planned(source: Source, lowered: Lowered | None, key: str, fuse: bool) -> Loaded:
+    """The plan of a program for another machine, which cannot run."""
+    from meta.vm.build.generate import plan_source
+
+    planned = plan_source(source, fuse=fuse, lowered=lowered)
+    return Loaded(NotRunnable(source.cpu), planned.kernels, planned.memory, "planned", key=key, trade=planned.trade)
+
+
 @without_collection()
 def _build(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs: bool) -> Loaded:
     """The executable, newly built, by several processes if it is large."""
@@ -207,7 +210,5 @@ def shared_library(source: Source, loaded: Loaded, *, fuse: bool) -> bytes:
             planned = plan_source(source, fuse=fuse, arena=loaded.destinations is not None)
             code = linked(source, planned) or library.link(build_module(source, planned))
     if code is None:
-        raise NotSupportedError(
-            "save", "the program cannot be linked", "a machine with a linker", "install one: ld, ld.lld, gcc or clang"
-        )
+        raise library.missing_linker("save", source.cpu)
     return code

@@ -18,7 +18,6 @@ from meta.backend.cuda import memory_pool
 from meta.backend.memory import allocation
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
-from meta.backend.tvm.cpu import check_runs_here
 from meta.backend.tvm.library import compiling
 from meta.backend.tvm.lowering import options, pipeline
 from meta.backend.tvm.parallel import processes
@@ -44,12 +43,10 @@ def plan_source(source: Source, *, fuse: bool, lowered: Lowered | None = None, a
 
 
 def build_module(source: Source, planned: Planned, *, mode: str = "") -> Any:
-    """The runtime module of the program. mode: "compiled" or "bytecode", by default by the size of the program. Raises
-    NotSupportedError for another machine's.
+    """The runtime module of the program. mode: "compiled" or "bytecode", by default by the size of the program.
 
     Kernels do not check their arguments, which the program has checked or allocated, if their results are proved to
     have the declared shapes: LLVM takes 30 s for the checks of 240 tensors of a GPU."""
-    check_runs_here("vm", source.cpu)
     mode = mode or execution_mode(planned)
     progress.stage("generate code")
     target = source.target

@@ -3,7 +3,6 @@
 kernels       the functions of libraries that a program calls, by operator and dialect
 convention    how a program is called, as JSON and IR text
 files         programs to files, and back, and a loaded program
-shared        a program as a shared library, for C
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from platform import machine
 from typing import Any, Final
 
+import meta
 from meta import __version__
 from meta.backend.tvm import hooks, library
 from meta.backend.tvm import target as targets
@@ -33,13 +34,11 @@ from meta.vm.build.executables import shared_library
 from meta.vm.gradient import without_gradient
 from meta.vm.program import Program
 from meta.vm.runner import Runner
-from meta.vm.saved import shared
 from meta.vm.saved.convention import Tables, decode, encode
 
 FORMAT: Final = 2
 """The version of the files. It counts up with every change of the files, and of the functions in Python that programs
 call (`meta.vm.lower.calls`)."""
-_FORMATS: Final = ("program", "library")
 
 
 def write(
@@ -48,8 +47,9 @@ def write(
 ) -> str:  # fmt: skip
     """See `Executor.save`. programs: each with the nest of its arguments.  whole: compiled from an IR Module."""
     check_path("save", path)
-    if format not in _FORMATS:
-        raise ArgumentError("save", f"the format is {format!r:.80}", " or ".join(map(repr, _FORMATS)))
+    formats = ("program", *meta.deploy.WRITERS)
+    if format not in formats:
+        raise ArgumentError("save", f"the format is {format!r:.80}", " or ".join(map(repr, formats)))
     if not programs:
         raise ArgumentError(
             "save", f"{name} has not been compiled", "a program that is compiled",
@@ -59,8 +59,8 @@ def write(
         problem = f"calls of {name} evaluate Python functions, such as a LambdaLR, on the host"
         remedy = "save a step without the schedule, or write the rate with operators in a subclass of Schedule"
         raise NotSupportedError("save", problem, "programs that need no Python", remedy)
-    if format == "library":
-        return shared.write(path, name, [program for _, program in programs], fuse=fuse)
+    if format != "program":
+        return meta.deploy.write(path, name, [program for _, program in programs], fuse=fuse, format=format)
     tables = Tables()
     entries: list[safetensors.ArrayEntry] = []
     libraries: dict[str, int] = {}
@@ -75,16 +75,17 @@ def write(
         entries += [safetensors.array_entry(f"constant.{number}.{i}", x) for i, x in enumerate(program.constants)]
         described.append({**facts, "library": libraries[key], "constants": len(program.constants)})
     entries += [safetensors.array_entry(f"state.{n}", x) for n, x in tables.state.items()]
+    cpu = programs[0][1].source.cpu
     header = {
         "name": name,
         "format": FORMAT,
         "meta": __version__,
         "tvm": targets.tvm_version(),
-        "platform": f"{sys.platform} {machine()}",
+        "platform": cpu.platform if cpu else f"{sys.platform} {machine()}",
         "device": str(device),
-        "processor": processor(),
-        "target": str(targets.target(device.kind)),
-        "features": sorted(instruction_sets(host())),
+        "processor": "" if cpu else processor(),
+        "target": str(programs[0][1].source.target),
+        "features": sorted(instruction_sets(cpu or host())),
         "whole": whole,
         "generators": [generator.state for generator in tables.generators],
         "programs": described,

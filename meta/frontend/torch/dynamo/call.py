@@ -35,8 +35,8 @@ from meta.frontend.torch.dynamo.split import dependent_nodes, split_graph
 from meta.frontend.torch.errors import IndexRangeError
 from meta.ir.type import TensorType, leaf_types
 from meta.modes import scoped
+from meta.vm.compilation import compile_record
 from meta.vm.cuda_graph import GraphRecorder
-from meta.vm.executor import compile_record
 from meta.vm.lower.choose import private_memory
 from meta.vm.program import Program
 

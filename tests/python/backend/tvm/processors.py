@@ -3,11 +3,10 @@ whose kernels run on any."""
 
 from __future__ import annotations
 
-from functools import cache
-
 import pytest
 
-from meta.backend.tvm import target as targets
+from meta.backend.tvm import cpu as cpus
+from meta.modes import modes
 from meta.op import work
 
 AVX2, AVX512 = "znver3", "znver4"
@@ -16,9 +15,7 @@ AVX2, AVX512 = "znver3", "znver4"
 
 def schedule_for(processor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let schedules and targets be those of a processor, by LLVM's name."""
-    monkeypatch.setattr(targets, "_chosen_cpu", lambda: processor)
-    for function in (targets.target, targets.lanes, targets.vector_bits, targets.cpu_features):
-        monkeypatch.setattr(targets, function.__name__, cache(function.__wrapped__))
+    monkeypatch.setattr(modes, "cpu", cpus.CpuTarget(cpus.host().triple, processor))
 
 
 def choose_for(feature: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:

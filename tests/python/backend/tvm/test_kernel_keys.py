@@ -17,12 +17,12 @@ from meta.vm.build import executables
 
 def test_the_identity_covers_processor_and_version(monkeypatch: pytest.MonkeyPatch) -> None:
     identity = targets.identity("cpu")
-    assert identity == targets.identity.__wrapped__("cpu")
+    assert identity == targets._identity.__wrapped__("cpu", None)
     monkeypatch.setattr(targets, "describe_processor", lambda: "another")
-    assert identity != targets.identity.__wrapped__("cpu")
+    assert identity != targets._identity.__wrapped__("cpu", None)
     monkeypatch.undo()
     monkeypatch.setattr(targets, "version", lambda package: "0.0")
-    assert identity != targets.identity.__wrapped__("cpu")
+    assert identity != targets._identity.__wrapped__("cpu", None)
 
 
 def test_the_identity_of_the_cpu_excludes_sources_for_gpus() -> None:

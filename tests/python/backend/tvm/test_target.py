@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm import target as targets
+from meta.backend.tvm import cpu as cpus
 
 _CODE = """
 import meta
@@ -45,10 +45,10 @@ def test_processors_with_more_instructions_are_ignored_with_a_warning(monkeypatc
     monkeypatch.setattr(tvm, "system_cpu", lambda: "x86-64-v2")
     monkeypatch.setenv("META_CPU", "x86-64-v3")
     with pytest.warns(UserWarning, match=r"META_CPU='x86-64-v3' has avx, avx2, bmi, .* lacks; x86-64-v2 is used"):
-        assert targets._chosen_cpu.__wrapped__() == ""
+        assert cpus._chosen_cpu.__wrapped__() == ""
 
 
 def test_features_of_speed_are_no_instructions() -> None:
-    sets = targets.instruction_sets(targets._cpu_target("haswell"))
+    sets = cpus.instruction_sets(cpus.CpuTarget(cpus.host().triple, "haswell"))
     assert {"avx2", "fma", "sse4.2"} <= sets
     assert not {name for name in sets if name.startswith(("fast", "slow", "false-deps"))}
