@@ -39,12 +39,14 @@ class Parameter:
 
 @record(eq=False)
 class ProgramText:
-    """code, header: the text of the C file and of its header.  arena: bytes.  parameters: with the results."""
+    """code, header: the text of the C file and of its header.  arena: bytes.  parameters: with the results.
+    embeds: whether the code has the weights."""
 
     code: str
     header: str
     arena: int
     parameters: tuple[Parameter, ...]
+    embeds: bool = False
 
 
 def parameters_of(program: Program) -> tuple[Parameter, ...]:
@@ -130,7 +132,7 @@ def emit(program: Program, objects: KernelObjects, name: str, *, embed: bool = F
         _code_struct(name, objects, functions, parameters, measured=bool(measure), embed=embed),
     ]
     header = _header(name)
-    return ProgramText("\n".join(code) + "\n", header, functions.arena(), parameters)
+    return ProgramText("\n".join(code) + "\n", header, functions.arena(), parameters, embed)
 
 
 def _parameter_tensors(main: Any, source: Any) -> list[tuple[Any, Any, str]]:

@@ -48,7 +48,7 @@ def kernel_objects(program: Program, *, fuse: bool = True, prefix: str = "") -> 
     packed = sorted({choice.implementation.name for choice in source.choices.packed().values()})
     if packed or source.device.kind != "cpu":
         problem = f"the program calls {', '.join(packed[:5])}" if packed else f"the program is for {source.device}"
-        raise NotSupportedError("deploy", problem, "kernels of TVM for the CPU", "compile it with `target`")
+        raise NotSupportedError("deploy", problem, "only kernels of TVM, for the CPU", "compile it with `target`")
     planned = plan_source(source, fuse=fuse, arena=True)
     functions: dict[str, Any] = {
         str(name.name_hint): f for name, f in planned.module.functions.items() if isinstance(f, tvm.PrimFunc)

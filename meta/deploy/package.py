@@ -29,8 +29,14 @@ HEADERS: Final = ("meta_program.h", "meta_program.hpp")
 SOURCES: Final = ("program.c", "threads.c", "weights.c")
 
 
-def write(path: atomic.Path, name: str, programs: Sequence[Program], *, fuse: bool, format: str) -> str:
+def write(
+    path: atomic.Path, name: str, programs: Sequence[Program], *, fuse: bool, format: str, symbol: str = "",
+    embed: bool = False,
+) -> str:  # fmt: skip
     """Write a program in a format; returns the SHA-256 of what was written, without weights, in hex.
+
+    name: of the executor, for errors.  symbol: what the program is called in C, by default as the file.
+    embed: put the weights into the code.
 
     Raises ArgumentError for an executor with several programs, NotSupportedError for what C cannot call and without a
     compiler, FileError for files that cannot be written."""
@@ -40,9 +46,9 @@ def write(path: atomic.Path, name: str, programs: Sequence[Program], *, fuse: bo
             "compile it anew and call executor.program(...) once",
         )  # fmt: skip
     target = Path(os.fspath(path))
-    symbol = identifier(target.name.split(".")[0].removeprefix("lib"))
+    symbol = identifier(symbol or target.name.split(".")[0].removeprefix("lib"))
     objects = kernel_objects(programs[0], fuse=fuse, prefix=f"{symbol}_")
-    text = emit(programs[0], objects, symbol)
+    text = emit(programs[0], objects, symbol, embed=embed)
     if format == "c":
         return _write_folder(target, symbol, objects, text)
     data = _linked(symbol, objects, text, shared=format == "library")
@@ -99,6 +105,8 @@ def _linked(name: str, objects: KernelObjects, text: ProgramText, *, shared: boo
 
 
 def _write_weights(path: Path, text: ProgramText) -> None:
+    if text.embeds:
+        return
     arrays = [safetensors.array_entry(each.name, each.array) for each in text.parameters if each.array is not None]
     safetensors.write(path, arrays, {"format": "meta"})
 
