@@ -1,4 +1,5 @@
-"""The command line: `python -m meta codegen | demo | deploy | env | op | ops | explain | import | plan | relay | torch`."""
+"""The command line: `python -m meta codegen | demo | deploy | env | op | ops | explain | import | plan | relay |
+torch`."""
 
 from __future__ import annotations
 

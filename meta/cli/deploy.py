@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from meta.cli import model_inputs
 from meta.cli.formats import FORMATS, Request, format_of
@@ -84,8 +84,6 @@ def _from_function(text: str) -> tuple[Any, Sequence[Any]]:
         raise ArgumentError("deploy", f"the module {module} is not found: {error}", "a module on the path") from error
     if not callable(function):
         raise ArgumentError("deploy", f"{module} has no function '{name}'", "MODULE:FUNCTION")
-    returned = function()
-    if not isinstance(returned, tuple):
-        returned = (returned,)
-    what, *inputs = returned
-    return what, inputs
+    returned: Any = function()
+    values = cast("tuple[Any, ...]", returned) if isinstance(returned, tuple) else (returned,)
+    return values[0], values[1:]

@@ -12,8 +12,8 @@ from meta.deploy.tables import ALIGNMENT, Tables, aligned, array, unsupported
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.ir.type import TensorType
-from meta.records import record
 from meta.random.generator import default_generator
+from meta.records import record
 from meta.vm.lower.calls import loops_of
 from meta.vm.lower.choose import output_types
 from meta.vm.plan.kernels import leaves
@@ -85,7 +85,9 @@ def identifier(name: str) -> str:
     """A name in C. Raises ArgumentError for one without a letter or digit, and for the name of the example."""
     text = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
     if text in ("", "main"):
-        raise ArgumentError("deploy", f"the name of the program is {name!r:.80}", "letters, digits and '_', other than main")
+        raise ArgumentError(
+            "deploy", f"the name of the program is {name!r:.80}", "letters, digits and '_', other than main"
+        )
     return f"p{text}" if text[0].isdigit() else text
 
 
@@ -93,7 +95,11 @@ def emit(program: Program, objects: KernelObjects, name: str, *, embed: bool = F
     """The program as C. name: an identifier, which the names of its symbols begin with.
     embed: with the values of its state and constants.
 
-    Raises NotSupportedError, with names, for what C cannot call: functions in Python, recursion that is no loop."""
+    Raises NotSupportedError, with names, for recursion that is no loop, and for results whose sizes depend on
+    values."""
+    if program.source.choices.open:
+        names = ", ".join(sorted({call.op_name for call in program.source.choices.open}))
+        raise unsupported(f"the sizes of the results of {names} depend on values", "sizes that follow from inputs")
     planned = objects.planned
     lists = {each.name: each for each in (planned.main, *planned.others)}
     loops = {loop.function_name: loop for loop in loops_of(program.source.module)}
@@ -106,7 +112,9 @@ def emit(program: Program, objects: KernelObjects, name: str, *, embed: bool = F
         for functions_place, shape, dtype in _parameter_tensors(main, planned.main)
     ]
     measure = _measure(main, parameters)
-    symbols = sorted({objects.symbols[call.function] for each in lists.values() for call in each.calls if not call.packed})
+    symbols = sorted(
+        {objects.symbols[call.function] for each in lists.values() for call in each.calls if not call.packed}
+    )
     used = [symbol for symbol in symbols if f" {symbol}," in functions.text()]
     weights = _weights(parameters) if embed else []
     draws = [str(each.count) for each in program.record.random] or ["0"]
@@ -114,7 +122,7 @@ def emit(program: Program, objects: KernelObjects, name: str, *, embed: bool = F
         f"/* {name}: written by meta, for {objects.cpu}. */",
         '#include "meta_runtime.h"',
         "",
-        f"_Static_assert(sizeof(void *) == {_pointer_bytes(objects)}, \"the kernels are for another machine\");",
+        f'_Static_assert(sizeof(void *) == {_pointer_bytes(objects)}, "the kernels are for another machine");',
         "#define TRY(call) do { int status = (call); if (status) return status; } while (0)",
         "",
         *(f"extern meta_kernel {symbol};" for symbol in used),

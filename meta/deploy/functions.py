@@ -7,7 +7,7 @@ allocates lies in a part of the arena, its frame, behind the frames of the funct
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, cast
 
 from meta.backend.tvm import adapter as tvm
 from meta.deploy.sizes import Sizes
@@ -29,9 +29,8 @@ from meta.vm.plan.kernels import (
     Value,
     leaves,
 )
-from meta.vm.plan.relax import elements, sizes as sizes_of
-
-EAGER: Final = "meta.eager."
+from meta.vm.plan.relax import elements
+from meta.vm.plan.relax import sizes as sizes_of
 
 
 @mutable(eq=False)
@@ -110,7 +109,9 @@ class Functions:
         for name, function in reversed(self.functions.items()):
             setup = () if name == "main" else function.sizes.statements
             lines = ["(void)p;", *setup, *function.body, "return META_OK;"]
-            out.append("\n".join([f"static int {function.symbol}(meta_program *p) {{", *("  " + x for x in lines), "}"]))
+            out.append(
+                "\n".join([f"static int {function.symbol}(meta_program *p) {{", *("  " + x for x in lines), "}"])
+            )
         return "\n\n".join(out)
 
 
@@ -268,7 +269,7 @@ class _Writer:
     def passing(self, slot: int, operand: Operand) -> str:
         return f"meta_place(p, {slot}, p->views[{self.view(operand)}].data);"
 
-    # --- expressions of Relax ------------------------------------------------------------------------------------------
+    # --- expressions of Relax ----------------------------------------------------------------------------------------
 
     def evaluate(self, expression: Any, values: dict[int, Value], target: Value) -> None:
         """Compute an expression into `target`, tensors of this function."""
@@ -307,8 +308,7 @@ class _Writer:
             return tuple(self.value(item, None, values) for item in elements(expression.fields))
         if isinstance(expression, tvm.RelaxTupleGetItem):
             items = self.value(expression.tuple_value, None, values)
-            assert isinstance(items, tuple)
-            return items[expression.index]
+            return cast("tuple[Value, ...]", items)[expression.index]
         kind = expression.ty if var is None else var.ty
         target = self.new(kind)
         self.evaluate(expression, values, target)
@@ -325,8 +325,8 @@ class _Writer:
         slot = self.tables.slot()
         self.program.constants.append((slot, expression.data.numpy().tobytes()))
         if tensor.memory in self.places:
-            view = self.tables.view(Place(slot), self.sizes.shape(known_shape(tensor)), len(known_shape(tensor)), tensor.dtype)
-            self.lines.append(f"meta_copy(p, {view}, {self.view(Operand(tensor))});")
+            operand = Operand(tensor)
+            self.lines.append(f"meta_copy(p, {self.view(operand, Place(slot))}, {self.view(operand)});")
         else:
             self.places[tensor.memory] = Place(slot)
 
@@ -340,8 +340,7 @@ class _Writer:
         if name == CHECK_FUNCTION:  # a token that the stack suffices: calls nest as deep as the program is written
             return
         if name != LOOP_FUNCTION:
-            called = name.removeprefix(EAGER).split(".")[0]
-            raise unsupported(f"the sizes of the result of {called} depend on values", "results of known sizes")
+            raise unsupported(f"the program calls {name}", "kernels of TVM")
         step = str(arguments[0].value)
         operands = [o for a in arguments[1:] for o in leaves(self.value(a, None, values))]
         self.repeat(step, operands, list(leaves(target)))

@@ -105,10 +105,9 @@ def _linked(name: str, objects: KernelObjects, text: ProgramText, *, shared: boo
 
 
 def _write_weights(path: Path, text: ProgramText) -> None:
-    if text.embeds:
-        return
     arrays = [safetensors.array_entry(each.name, each.array) for each in text.parameters if each.array is not None]
-    safetensors.write(path, arrays, {"format": "meta"})
+    if arrays and not text.embeds:
+        safetensors.write(path, arrays, {"format": "meta"})
 
 
 def _put(path: Path, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Symbolic sizes as C: the sizes of a function are cells of the table of sizes, which its caller sets or it computes."""
+"""Symbolic sizes as C: cells of the table of sizes, which a function computes or its caller sets."""
 
 from __future__ import annotations
 
@@ -48,16 +48,14 @@ class Sizes:
         a statement."""
         out: list[tuple[int, int, str]] = []
         axes = [(i, axis, d) for i, dims in enumerate(shapes) for axis, d in enumerate(dims) if not isinstance(d, int)]
-        while True:
-            known = self.variables.keys()
-            unknown = ((i, axis, d, _variables(d).keys() - known) for i, axis, d in axes)
-            solution = next(((i, axis, self._set(*names, d)) for i, axis, d, names in unknown if len(names) == 1), None)
-            if solution is None:
-                return out
-            out.append(solution)
+        while found := [x for x in axes if len(_variables(x[2]).keys() - self.variables.keys()) == 1]:
+            i, axis, dim = found[0]
+            out.append((i, axis, self._set(dim)))
+        return out
 
-    def _set(self, name: str, dim: Any) -> str:
-        """The statement that sets a variable from a size that is linear in it."""
+    def _set(self, dim: Any) -> str:
+        """The statement that sets the one unknown variable of a size, which is linear in it."""
+        (name,) = _variables(dim).keys() - self.variables.keys()
         equation: Sequence[Any] = tvm.detect_linear_equation(dim, [_variables(dim)[name]])
         if not equation:
             raise unsupported(f"the size {name} is only known from {dim}", "sizes that are an axis of an input")

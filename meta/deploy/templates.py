@@ -87,7 +87,8 @@ def example(name: str, text: ProgramText) -> str:
         shape = [d if isinstance(d, int) else 2 for d in each.type.shape]
         memory.append(f"static _Alignas(META_ALIGNMENT) unsigned char input{i}[{max(8 * prod(shape), 1)}];\n")
         sizes = ", ".join(map(str, shape)) or "0"
-        inputs.append(f"      {{input{i}, {{{sizes}}}, {len(shape)}, META_{each.type.dtype.upper()}}}, /* {_comment(each.name)} */\n")
+        fields = f"input{i}, {{{sizes}}}, {len(shape)}, META_{each.type.dtype.upper()}"
+        inputs.append(f"      {{{fields}}}, /* {_comment(each.name)} */\n")
     weighted = not text.embeds and any(p.array is not None for p in text.parameters)
     load = f'  code = meta_program_load(program, argc > 1 ? argv[1] : "{name}.safetensors");\n'
     results = sum(p.role == "result" for p in text.parameters)

@@ -42,12 +42,8 @@ class Machine:
 HOST: Final = Machine(None, "gcc", (), SANITIZERS)
 MACHINES: Final = {
     "host": HOST,
-    "aarch64": Machine(
-        "aarch64-linux-gnu", "aarch64-linux-gnu-gcc", ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu")
-    ),
-    "riscv64": Machine(
-        "riscv64-linux-gnu", "riscv64-linux-gnu-gcc", ("qemu-riscv64", "-L", "/usr/riscv64-linux-gnu")
-    ),
+    "aarch64": Machine("aarch64-linux-gnu", "aarch64-linux-gnu-gcc", ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu")),
+    "riscv64": Machine("riscv64-linux-gnu", "riscv64-linux-gnu-gcc", ("qemu-riscv64", "-L", "/usr/riscv64-linux-gnu")),
 }
 
 

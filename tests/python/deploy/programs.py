@@ -143,8 +143,8 @@ def stacked() -> Any:
 
 
 @meta.define(
-    "deployed::softsign", Schema("softsign", Arg("x", Tensor)), pattern="elemwise", gradient={"x": "dy / (1.0 + abs(x)) ** 2"},
-    tvm=lambda x: _softsign(x),
+    "deployed::softsign", Schema("softsign", Arg("x", Tensor)), pattern="elemwise", tvm=lambda x: _softsign(x),
+    gradient={"x": "dy / (1.0 + abs(x)) ** 2"},
 )  # fmt: skip
 def softsign(x: Any) -> Any:
     """x / (1 + |x|)."""
