@@ -1,28 +1,30 @@
 """The planned program and the machine code of its kernels, for the CPU that it is compiled for.
 
 A kernel NAME of the plan is the function `__tvm_ffi_NAME(handle, arguments, count, result)` of an object file. It takes
-DLPack tensors and numbers in the order of the call's arguments, and needs from the program around it what `imports`
-lists: functions of TVM's C interface for errors, workspaces and parallel loops, and of libm.
+DLPack tensors and numbers in the order of the call's arguments. It needs from the program around it some functions of
+TVM's C interface, for errors, workspaces and parallel loops, and functions of libm.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import cpu as cpus
 from meta.backend.tvm.cpu import CpuTarget
-from meta.backend.tvm.library import compiling
+from meta.backend.tvm.library import compile_functions, compiling, object_code
 from meta.backend.tvm.parallel import threads
-from meta.errors import NotSupportedError
+from meta.errors import KernelError, NotSupportedError
 from meta.records import record
-from meta.vm.build.generate import _shares, _stores, plan_source
+from meta.vm.build.generate import plan_source
 from meta.vm.plan.pipeline import Planned
 from meta.vm.program import Program
 
 PREFIX: Final = "__tvm_ffi_"
 """The prefix of the names under which kernels are exported."""
+_KERNELS_PER_FILE: Final = 8
+"""However many threads compile, so that files are the same everywhere."""
 
 
 @record(eq=False)
@@ -38,12 +40,13 @@ class KernelObjects:
 
 
 def kernel_objects(program: Program, *, fuse: bool = True, prefix: str = "") -> KernelObjects:
-    """The plan of a program (of `executor.program(...)`) and the code of its kernels.
+    """The plan of a program (of `executor.program(...)`) and the code of its kernels. The same program gives the same
+    files on every machine.
 
     prefix: of the names of kernels in the object files, so that several programs can be linked into one.
 
-    Raises NotSupportedError, with the operator, for a program that calls kernels of other libraries; KernelError for a
-    kernel that cannot be compiled for the CPU."""
+    Raises NotSupportedError, with the operator, for a program that calls kernels of other libraries; KernelError, with
+    the operators, for a kernel that cannot be compiled for the CPU."""
     source = program.source
     packed = sorted({choice.implementation.name for choice in source.choices.packed().values()})
     if packed or source.device.kind != "cpu":
@@ -53,12 +56,24 @@ def kernel_objects(program: Program, *, fuse: bool = True, prefix: str = "") -> 
     functions: dict[str, Any] = {
         str(name.name_hint): f for name, f in planned.module.functions.items() if isinstance(f, tvm.PrimFunc)
     }
-    count = threads.jobs()
-    shares = _shares({name: _stores(f) for name, f in functions.items()}, count)
-    requests = [{prefix + name: functions[name] for name in share} for share in shares]
-    files: list[bytes] = [b""] * len(requests)
-    with compiling("deploy"), threads.compiling_all(requests, source.target, count, checks=planned.checks) as compiled:
-        for number, code in compiled:
-            files[number] = code
+    items, size = list(functions.items()), _KERNELS_PER_FILE
+    requests = [{prefix + name: f for name, f in items[i : i + size]} for i in range(0, len(items), size)]
     cpu = source.cpu or cpus.host()
-    return KernelObjects(cpu, planned, tuple(files), {name: PREFIX + prefix + name for name in functions})
+    try:
+        with compiling("deploy"):
+            files = _compile(requests, source.target, checks=planned.checks)
+    except KernelError:
+        for name, function in functions.items():
+            with compiling(f"{' + '.join(planned.kernels.get(name, ())) or name} for {cpu.triple}"):
+                _compile([{name: function}], source.target, checks=planned.checks)
+        raise
+    return KernelObjects(cpu, planned, files, {name: PREFIX + prefix + name for name in functions})
+
+
+def _compile(requests: Sequence[Mapping[str, Any]], target: Any, *, checks: bool) -> tuple[bytes, ...]:
+    """The object file of each request: functions by name."""
+    if len(requests) == 1:
+        return (object_code(compile_functions(dict(requests[0]), target, checks=checks)),)
+    with threads.compiling_all(requests, target, threads.jobs(), checks=checks) as compiled:
+        files = dict(compiled)
+    return tuple(files[number] for number in range(len(requests)))

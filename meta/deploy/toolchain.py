@@ -17,10 +17,6 @@ RUNTIME: Final = Path(__file__).with_name("runtime")
 """The folder of the runtime's sources and headers."""
 FLAGS: Final = ("-std=c11", "-O2", "-Wall", "-Wextra")
 
-_PREFIXES: Final = {"aarch64": "aarch64-linux-gnu", "armv7": "arm-linux-gnueabihf", "riscv64": "riscv64-linux-gnu",
-                    "x86_64": "x86_64-linux-gnu"}  # fmt: skip
-"""The beginnings of the names of Debian's cross compilers."""
-
 
 @record
 class Toolchain:
@@ -68,5 +64,5 @@ def toolchain(cpu: CpuTarget) -> Toolchain:
     here = {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
     if cpu.architecture == here:
         return Toolchain("cc", "ar", "gcc binutils")
-    prefix = _PREFIXES.get(cpu.architecture, cpu.triple)
-    return Toolchain(f"{prefix}-gcc", f"{prefix}-ar", f"gcc-{prefix}")
+    prefix = cpu.toolchain
+    return Toolchain(f"{prefix}-gcc", f"{prefix}-ar", f"gcc-{prefix.replace('_', '-')}")
