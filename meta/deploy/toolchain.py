@@ -59,7 +59,7 @@ class Toolchain:
 def toolchain(cpu: CpuTarget) -> Toolchain:
     """The compiler for a CPU: this machine's, or Debian's cross compiler."""
     if cpu.architecture == "wasm32":
-        flags = (f"--target={cpu.triple}", "-msimd128")
+        flags = (f"--target={cpu.triple}", "--sysroot=/usr", "-msimd128")
         return Toolchain("clang", "llvm-ar", "clang lld llvm wasi-libc libclang-rt-dev-wasm32", flags, ("-lm",))
     here = {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
     if cpu.architecture == here:

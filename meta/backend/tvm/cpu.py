@@ -55,8 +55,8 @@ class CpuTarget:
     def llvm(self) -> dict[str, Any]:
         """The description that TVM makes a target from."""
         facts: dict[str, Any] = {"kind": "llvm", "mtriple": self.triple, "mcpu": self.cpu, "mabi": self.abi}
+        facts["mfloat-abi"] = "hard" if self.triple.endswith("eabihf") else ""
         facts |= {"mattr": list(self.features), "vector-width": 128 if self.architecture == "wasm32" else 0}
-        facts |= {"mfloat-abi": "hard" if self.triple.endswith("hf") else ""}
         return {name: fact for name, fact in facts.items() if fact}
 
     def __str__(self) -> str:

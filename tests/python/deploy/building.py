@@ -25,26 +25,45 @@ SANITIZERS: Final = ("-fsanitize=address,undefined", "-fno-sanitize-recover=unde
 
 @dataclass(frozen=True)
 class Machine:
-    """target: of `meta.vm.compile`.  compiler, emulator: commands.  flags: of the compiler."""
+    """target: of `meta.vm.compile`.  compiler, emulator: commands.  flags: of the compiler.  needs: a folder of its
+    libraries.  names: of the programs that it runs."""
 
     target: str | None
     compiler: str
     emulator: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    needs: str = "/"
+    names: tuple[str, ...] = tuple(CASES)
 
     def require(self) -> None:
         """Skip the test on machines without the commands."""
         for command in (self.compiler, *self.emulator[:1]):
             if shutil.which(command) is None:
                 pytest.skip(f"there is no {command} on this machine")
+        if not Path(self.needs).is_dir():
+            pytest.skip(f"there is no {self.needs} on this machine")
 
 
+_FIVE: Final = ("mlp", "lenet", "lstm", "generator", "own_operator")
 HOST: Final = Machine(None, "gcc", (), SANITIZERS)
 MACHINES: Final = {
     "host": HOST,
-    "aarch64": Machine("aarch64-linux-gnu", "aarch64-linux-gnu-gcc", ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu")),
-    "riscv64": Machine("riscv64-linux-gnu", "riscv64-linux-gnu-gcc", ("qemu-riscv64", "-L", "/usr/riscv64-linux-gnu")),
-}
+    "aarch64": Machine(
+        "aarch64-linux-gnu", "aarch64-linux-gnu-gcc", ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu")
+    ),
+    "riscv64": Machine(
+        "riscv64-linux-gnu", "riscv64-linux-gnu-gcc", ("qemu-riscv64", "-L", "/usr/riscv64-linux-gnu")
+    ),
+    "armv7": Machine(
+        "armv7-linux-gnueabihf", "arm-linux-gnueabihf-gcc", ("qemu-arm", "-L", "/usr/arm-linux-gnueabihf"),
+        names=_FIVE,
+    ),
+    "wasm32": Machine(
+        "wasm32-wasi", "clang", ("node", "--no-warnings", str(Path(__file__).with_name("run_wasi.mjs"))),
+        ("--target=wasm32-wasi", "--sysroot=/usr", "-msimd128", "-Wl,-z,stack-size=1048576"),
+        "/usr/include/wasm32-wasi", _FIVE,
+    ),
+}  # fmt: skip
 
 
 def executor_of(case: Case, target: str | None) -> Any:
@@ -109,7 +128,3 @@ def expected(case: Case) -> list[np.ndarray[Any, Any]]:
     """The results of the calls on this machine, by the executor."""
     executor = executor_of(case, None)
     return [x for call in case.calls for x in leaves(executor(*map(meta.array, call)))]
-
-
-def all_cases() -> list[str]:
-    return list(CASES)

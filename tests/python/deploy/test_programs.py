@@ -23,14 +23,16 @@ def binary(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str,
     machine = MACHINES[request.param]
     machine.require()
     folder = tmp_path_factory.mktemp(request.param)
-    for name, case in CASES.items():
-        write_program(folder, name, executor_of(case, machine.target), case.calls[0])
-    return request.param, build(folder, machine, DRIVER, list(CASES))
+    for name in machine.names:
+        write_program(folder, name, executor_of(CASES[name], machine.target), CASES[name].calls[0])
+    return request.param, build(folder, machine, DRIVER, machine.names)
 
 
 @pytest.mark.parametrize("name", list(CASES))
 def test_results_are_the_executors(binary: tuple[str, Path], name: str) -> None:
     machine, path = binary
+    if name not in MACHINES[machine].names:
+        pytest.skip(f"{machine} runs five of the programs")
     case, want = CASES[name], _known(name)
     data = b"".join(encode(call) for call in case.calls)
     threads = "2" if name == "products" else "1"
