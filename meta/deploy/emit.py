@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from meta.deploy.functions import Functions, known_shape
+from meta.deploy.frames import known_shape
+from meta.deploy.functions import Functions
 from meta.deploy.objects import KernelObjects
 from meta.deploy.tables import ALIGNMENT, Tables, aligned, array, unsupported
 from meta.eager.ndarray import NDArray

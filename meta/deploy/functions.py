@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from meta.backend.tvm import adapter as tvm
+from meta.deploy.frames import Frame, known_shape
 from meta.deploy.sizes import Sizes
 from meta.deploy.tables import ALIGNMENT, Place, Tables, aligned, array, tensor_bytes, unsupported
 from meta.records import mutable
@@ -17,14 +18,11 @@ from meta.vm.lower.calls import CHECK_FUNCTION, LOOP_FUNCTION, LoopCall
 from meta.vm.plan.kernels import (
     OBJECT,
     OWN,
-    PARAMETER,
-    PLANNED,
     KernelCall,
     KernelList,
     Memory,
     ObjectCall,
     Operand,
-    Shape,
     Tensor,
     Value,
     leaves,
@@ -115,35 +113,21 @@ class Functions:
         return "\n\n".join(out)
 
 
-def known_shape(tensor: Tensor) -> Shape:
-    if tensor.shape is None:
-        raise unsupported(f"only running the program shows the sizes of {tensor.name}", "sizes that follow from inputs")
-    return tensor.shape
-
-
-class _Writer:
+class _Writer(Frame):
     """Writes the body of one function."""
 
     def __init__(self, program: Functions, name: str, function: CFunction, within: tuple[str, ...]) -> None:
+        super().__init__(program.tables, name, function.sizes)
         self.program = program
-        self.tables = program.tables
-        self.name = name
         self.function = function
-        self.sizes = function.sizes
         self.within = within
-        self.lines: list[str] = []
         self.calls: dict[str, None] = {}
-        self.places: dict[Memory, Place] = {}
-        self.storages: list[int] = []
-        """Where the storages of the plan start in the frame."""
-        self.dropped: list[int] = []
-        """Slots of temporary memory, to be dropped after the step."""
 
     def write(self) -> None:
         source, function = self.function.source, self.function
         for size in source.storages:
-            self.storages.append(aligned(function.frame))
-            function.frame = self.storages[-1] + size
+            self.storages.append(aligned(self.bytes))
+            self.bytes = self.storages[-1] + size
         parameters = (o.tensor for _, value in source.parameters for o in leaves(value))
         for tensor, slot in zip(parameters, function.parameters, strict=True):
             self.places[tensor.memory] = Place(slot)
@@ -164,7 +148,7 @@ class _Writer:
         for operand, slot in zip(leaves(source.result), function.results, strict=True):
             if self.place(operand.tensor) != Place(slot):
                 self.lines.append(f"meta_copy(p, {self.view(operand)}, {self.view(operand, Place(slot))});")
-        function.body, function.calls = tuple(self.lines), tuple(self.calls)
+        function.body, function.calls, function.frame = tuple(self.lines), tuple(self.calls), self.bytes
 
     def temporary_lives(self) -> dict[Memory, tuple[int, int]]:
         """The first and the last step that use memory of symbolic size, which is allocated by each run."""
@@ -184,45 +168,6 @@ class _Writer:
             if operand.tensor.memory in lives:
                 lives[operand.tensor.memory] = (lives[operand.tensor.memory][0], len(steps) - 1)
         return lives
-
-    # --- tensors -----------------------------------------------------------------------------------------------------
-
-    def place(self, tensor: Tensor) -> Place:
-        memory = tensor.memory
-        if memory.kind == PLANNED:
-            return Place(0, self.storages[memory.storage] + memory.offset, self.name)
-        if memory not in self.places:
-            assert memory.kind != PARAMETER
-            self.places[memory] = self.reserve(known_shape(tensor), tensor.dtype)
-        return self.places[memory]
-
-    def reserve(self, shape: Shape, dtype: str) -> Place:
-        """Memory in the frame beside the plan's; a slot for a tensor of symbolic size."""
-        size = tensor_bytes(shape, dtype)
-        if size is None:
-            return Place(self.tables.slot())
-        start = aligned(self.function.frame)
-        self.function.frame = start + size
-        return Place(0, start, self.name)
-
-    def scratch(self, shape: Shape, dtype: str) -> int:
-        """The view of memory that only the current step uses."""
-        place = self.reserve(shape, dtype)
-        view = self.tables.view(place, self.sizes.shape(shape), len(shape), dtype)
-        if place.slot:
-            self.lines.append(f"TRY(meta_take(p, {place.slot}, {view}));")
-            self.dropped.append(place.slot)
-        return view
-
-    def view(self, operand: Operand, place: Place | None = None) -> int:
-        """The number of a view. place: that of the operand by default."""
-        shape = operand.shape if operand.view is not None else known_shape(operand.tensor)
-        assert shape is not None
-        place = place or self.place(operand.tensor)
-        return self.tables.view(place, self.sizes.shape(shape), len(shape), operand.tensor.dtype)
-
-    def shape(self, operand: Operand) -> Shape:
-        return operand.view if operand.view is not None else known_shape(operand.tensor)
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
