@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from meta.deploy.frames import known_shape
-from meta.deploy.functions import Functions
+from meta.deploy.functions import CFunctions
 from meta.deploy.objects import KernelObjects
-from meta.deploy.tables import ALIGNMENT, Tables, aligned, array, unsupported
+from meta.deploy.tables import ALIGNMENT, SlotPlace, TensorTables, aligned, array, unsupported
 from meta.eager.ndarray import NDArray
+from meta.eager.ndarray import array as to_array
 from meta.errors import ArgumentError
 from meta.ir.type import TensorType
 from meta.random.generator import default_generator
@@ -27,7 +28,7 @@ _ROLES: Final = {"input": "META_INPUT", "state": "META_STATE", "random": "META_R
 
 
 @record(eq=False)
-class Parameter:
+class ProgramParameter:
     """What a program takes, keeps or returns. array: the values that it has when it is written, on the host.
     updated: whether runs write to it."""
 
@@ -46,14 +47,12 @@ class ProgramText:
     code: str
     header: str
     arena: int
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[ProgramParameter, ...]
     embeds: bool = False
 
 
-def parameters_of(program: Program) -> tuple[Parameter, ...]:
+def parameters_of(program: Program) -> tuple[ProgramParameter, ...]:
     """The parameters of "main", in order, and the results."""
-    from meta.eager.ndarray import array as to_array
-
     source, record = program.source, program.record
     updated = set(source.mutates.values())
     generators = [draws.generator or default_generator for draws in record.random]
@@ -65,11 +64,11 @@ def parameters_of(program: Program) -> tuple[Parameter, ...]:
     ]
     types: list[Any] = [p.type for p in source.main.params]
     rows = [
-        Parameter(name, role, kind, x, i in updated or role == "random")
+        ProgramParameter(name, role, kind, x, i in updated or role == "random")
         for i, ((name, role, x), kind) in enumerate(zip(named, types, strict=True))
     ]
     results: list[Any] = list(output_types(source))
-    rows += [Parameter(f"result.{i}", "result", kind, None, True) for i, kind in enumerate(results)]
+    rows += [ProgramParameter(f"result.{i}", "result", kind, None, True) for i, kind in enumerate(results)]
     for each in rows:
         if each.type.ndim > _MAX_AXES:
             raise unsupported(f"'{each.name}' has {each.type.ndim} axes", f"at most {_MAX_AXES}")
@@ -105,8 +104,8 @@ def emit(program: Program, objects: KernelObjects, name: str, *, embed: bool = F
     lists = {each.name: each for each in (planned.main, *planned.others)}
     loops = {loop.function_name: loop for loop in loops_of(program.source.module)}
     parameters = parameters_of(program)
-    tables = Tables()
-    functions = Functions(tables, lists, loops, objects.symbols)
+    tables = TensorTables()
+    functions = CFunctions(tables, lists, loops, objects.symbols)
     main = functions.get("main")
     views = [
         tables.view(functions_place, main.sizes.shape(shape), len(shape), dtype)
@@ -146,19 +145,17 @@ def emit(program: Program, objects: KernelObjects, name: str, *, embed: bool = F
 
 def _parameter_tensors(main: Any, source: Any) -> list[tuple[Any, Any, str]]:
     """(place, shape, dtype) of the tensors of parameters and results, in their slots."""
-    from meta.deploy.tables import Place
-
     tensors = [o for _, value in source.parameters for o in leaves(value)] + list(leaves(source.result))
     shapes = [o.view if o.view is not None else known_shape(o.tensor) for o in tensors]
     slots = [*main.parameters, *main.results]
-    return [(Place(slot), shape, o.tensor.dtype) for slot, shape, o in zip(slots, shapes, tensors, strict=True)]
+    return [(SlotPlace(slot), shape, o.tensor.dtype) for slot, shape, o in zip(slots, shapes, tensors, strict=True)]
 
 
 def _pointer_bytes(objects: KernelObjects) -> int:
     return 4 if objects.cpu.architecture in ("armv7", "wasm32") else 8
 
 
-def _described(parameters: Sequence[Parameter]) -> list[str]:
+def _described(parameters: Sequence[ProgramParameter]) -> list[str]:
     """The table of parameters."""
     rows: list[str] = []
     shapes: list[str] = []
@@ -176,7 +173,7 @@ def quoted(text: str) -> str:
     return '"' + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in data) + '"'
 
 
-def _measure(main: Any, parameters: Sequence[Parameter]) -> list[str]:
+def _measure(main: Any, parameters: Sequence[ProgramParameter]) -> list[str]:
     """The function that sets the sizes of a run from its inputs."""
     shapes = [known_shape(o.tensor) for _, value in main.source.parameters for o in leaves(value)]
     lines: list[str] = []
@@ -199,7 +196,7 @@ def _measure(main: Any, parameters: Sequence[Parameter]) -> list[str]:
             "  return META_OK;", "}", ""]  # fmt: skip
 
 
-def _weights(parameters: Sequence[Parameter]) -> list[str]:
+def _weights(parameters: Sequence[ProgramParameter]) -> list[str]:
     """The image of the block of state, generators and constants."""
     image = bytearray()
     for each in parameters:
@@ -220,7 +217,7 @@ def _constants(constants: Sequence[tuple[int, bytes]]) -> list[str]:
 
 
 def _code_struct(
-    name: str, objects: KernelObjects, functions: Functions, parameters: Sequence[Parameter], *, measured: bool,
+    name: str, objects: KernelObjects, functions: CFunctions, parameters: Sequence[ProgramParameter], *, measured: bool,
     embed: bool,
 ) -> str:  # fmt: skip
     tables = functions.tables

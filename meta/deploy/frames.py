@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from meta.deploy.sizes import Sizes
-from meta.deploy.tables import Place, Tables, aligned, tensor_bytes, unsupported
+from meta.deploy.sizes import CSizes
+from meta.deploy.tables import SlotPlace, TensorTables, aligned, tensor_bytes, unsupported
 from meta.vm.plan.kernels import PARAMETER, PLANNED, Memory, Operand, Shape, Tensor
 
 
@@ -13,39 +13,39 @@ def known_shape(tensor: Tensor) -> Shape:
     return tensor.shape
 
 
-class Frame:
+class FunctionFrame:
     """The memory of a function.
 
     bytes: of the arena.  storages: where the storages of the plan start.  places: of other memory.
     lines: statements in C.  dropped: slots of temporary memory, to be dropped after the step."""
 
-    def __init__(self, tables: Tables, name: str, sizes: Sizes) -> None:
+    def __init__(self, tables: TensorTables, name: str, sizes: CSizes) -> None:
         self.tables = tables
         self.name = name
         self.sizes = sizes
         self.bytes = 0
         self.storages: list[int] = []
-        self.places: dict[Memory, Place] = {}
+        self.places: dict[Memory, SlotPlace] = {}
         self.lines: list[str] = []
         self.dropped: list[int] = []
 
-    def place(self, tensor: Tensor) -> Place:
+    def place(self, tensor: Tensor) -> SlotPlace:
         memory = tensor.memory
         if memory.kind == PLANNED:
-            return Place(0, self.storages[memory.storage] + memory.offset, self.name)
+            return SlotPlace(0, self.storages[memory.storage] + memory.offset, self.name)
         if memory not in self.places:
             assert memory.kind != PARAMETER
             self.places[memory] = self.reserve(known_shape(tensor), tensor.dtype)
         return self.places[memory]
 
-    def reserve(self, shape: Shape, dtype: str) -> Place:
+    def reserve(self, shape: Shape, dtype: str) -> SlotPlace:
         """Memory in the frame beside the plan's; a slot for a tensor of symbolic size."""
         size = tensor_bytes(shape, dtype)
         if size is None:
-            return Place(self.tables.slot())
+            return SlotPlace(self.tables.slot())
         start = aligned(self.bytes)
         self.bytes = start + size
-        return Place(0, start, self.name)
+        return SlotPlace(0, start, self.name)
 
     def scratch(self, shape: Shape, dtype: str) -> int:
         """The view of memory that only the current step uses."""
@@ -56,7 +56,7 @@ class Frame:
             self.dropped.append(place.slot)
         return view
 
-    def view(self, operand: Operand, place: Place | None = None) -> int:
+    def view(self, operand: Operand, place: SlotPlace | None = None) -> int:
         """The number of a view. place: by default the operand's."""
         shape = operand.shape if operand.view is not None else known_shape(operand.tensor)
         assert shape is not None

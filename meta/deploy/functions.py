@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from meta.backend.tvm import adapter as tvm
-from meta.deploy.frames import Frame, known_shape
-from meta.deploy.sizes import Sizes
-from meta.deploy.tables import ALIGNMENT, Place, Tables, aligned, array, tensor_bytes, unsupported
+from meta.deploy.frames import FunctionFrame, known_shape
+from meta.deploy.sizes import CSizes
+from meta.deploy.tables import ALIGNMENT, SlotPlace, TensorTables, aligned, array, tensor_bytes, unsupported
 from meta.records import mutable
 from meta.vm.lower.calls import CHECK_FUNCTION, LOOP_FUNCTION, LoopCall
 from meta.vm.plan.kernels import (
@@ -34,11 +34,11 @@ from meta.vm.plan.relax import sizes as sizes_of
 @mutable(eq=False)
 class CFunction:
     """A function under construction. parameters, results: the slots.  frame: bytes of the arena that it uses.
-    calls: the functions that it calls.  solution: how its caller sets its sizes, see `Sizes.solve`."""
+    calls: the functions that it calls.  solution: how its caller sets its sizes, see `CSizes.solve`."""
 
     symbol: str
     source: KernelList
-    sizes: Sizes
+    sizes: CSizes
     parameters: list[int]
     results: list[int]
     solution: list[tuple[int, int, str]]
@@ -47,12 +47,12 @@ class CFunction:
     calls: tuple[str, ...] = ()
 
 
-class Functions:
+class CFunctions:
     """All functions of a program. lists: by name.  loops: by the name that programs call them by.
     symbols: of kernels, by their names in the lists."""
 
     def __init__(
-        self, tables: Tables, lists: Mapping[str, KernelList], loops: Mapping[str, LoopCall],
+        self, tables: TensorTables, lists: Mapping[str, KernelList], loops: Mapping[str, LoopCall],
         symbols: Mapping[str, str],
     ) -> None:  # fmt: skip
         self.tables = tables
@@ -75,7 +75,7 @@ class Functions:
         if name not in self.functions:
             source = self.lists[name]
             parameters = [o.tensor for _, value in source.parameters for o in leaves(value)]
-            sizes = Sizes(self.tables)
+            sizes = CSizes(self.tables)
             solution = sizes.solve([known_shape(t) for t in parameters])
             slots = [self.tables.slot() for _ in parameters], [self.tables.slot() for _ in leaves(source.result)]
             function = CFunction(f"function_{len(self.functions)}", source, sizes, *slots, solution)
@@ -113,10 +113,10 @@ class Functions:
         return "\n\n".join(out)
 
 
-class _Writer(Frame):
+class _Writer(FunctionFrame):
     """Writes the body of one function."""
 
-    def __init__(self, program: Functions, name: str, function: CFunction, within: tuple[str, ...]) -> None:
+    def __init__(self, program: CFunctions, name: str, function: CFunction, within: tuple[str, ...]) -> None:
         super().__init__(program.tables, name, function.sizes)
         self.program = program
         self.function = function
@@ -130,10 +130,10 @@ class _Writer(Frame):
             self.bytes = self.storages[-1] + size
         parameters = (o.tensor for _, value in source.parameters for o in leaves(value))
         for tensor, slot in zip(parameters, function.parameters, strict=True):
-            self.places[tensor.memory] = Place(slot)
+            self.places[tensor.memory] = SlotPlace(slot)
         for operand, slot in zip(leaves(source.result), function.results, strict=True):
             if operand.tensor.memory.kind in (OWN, OBJECT):
-                self.places.setdefault(operand.tensor.memory, Place(slot))
+                self.places.setdefault(operand.tensor.memory, SlotPlace(slot))
         lives = self.temporary_lives()
         for i, step in enumerate(source.steps):
             for memory, (first, _) in lives.items():
@@ -146,8 +146,8 @@ class _Writer(Frame):
             self.lines += [f"meta_drop(p, {slot});" for slot in (*ended, *self.dropped)]
             self.dropped = []
         for operand, slot in zip(leaves(source.result), function.results, strict=True):
-            if self.place(operand.tensor) != Place(slot):
-                self.lines.append(f"meta_copy(p, {self.view(operand)}, {self.view(operand, Place(slot))});")
+            if self.place(operand.tensor) != SlotPlace(slot):
+                self.lines.append(f"meta_copy(p, {self.view(operand)}, {self.view(operand, SlotPlace(slot))});")
         function.body, function.calls, function.frame = tuple(self.lines), tuple(self.calls), self.bytes
 
     def temporary_lives(self) -> dict[Memory, tuple[int, int]]:
@@ -160,7 +160,7 @@ class _Writer(Frame):
                 memory = tensor.memory
                 if memory.kind in (OWN, OBJECT) and not tensor.is_static and tensor.dtype:
                     if memory not in self.places:
-                        self.places[memory] = Place(self.tables.slot())
+                        self.places[memory] = SlotPlace(self.tables.slot())
                         lives[memory] = (i, i)
                     elif memory in lives:
                         lives[memory] = (lives[memory][0], i)
@@ -271,9 +271,9 @@ class _Writer(Frame):
         self.program.constants.append((slot, expression.data.numpy().tobytes()))
         if tensor.memory in self.places:
             operand = Operand(tensor)
-            self.lines.append(f"meta_copy(p, {self.view(operand, Place(slot))}, {self.view(operand)});")
+            self.lines.append(f"meta_copy(p, {self.view(operand, SlotPlace(slot))}, {self.view(operand)});")
         else:
-            self.places[tensor.memory] = Place(slot)
+            self.places[tensor.memory] = SlotPlace(slot)
 
     def function_call(self, call: Any, values: dict[int, Value], target: Value) -> None:
         arguments = elements(call.args)

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
-from meta.deploy.tables import Tables, number, unsupported
+from meta.deploy.tables import TensorTables, number, unsupported
 
 tirx = tvm.tirx
 
 
-class Sizes:
+class CSizes:
     """The sizes of one function. variables: the cell of each, by name.  statements: set the cells and the arguments of
     kernels that depend on them."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: TensorTables) -> None:
         self.tables = tables
         self.variables: dict[str, int] = {}
         self.statements: list[str] = []
@@ -35,7 +35,7 @@ class Sizes:
         return self._shapes[key]
 
     def argument(self, value: Any) -> int:
-        """A number as an argument of a kernel, see `Tables.arguments`."""
+        """A number as an argument of a kernel, see `TensorTables.arguments`."""
         if isinstance(value, (int, tirx.IntImm)):
             return ~self.tables.static_shape((int(value),))
         cell = self.tables.cells([0])

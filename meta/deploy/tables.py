@@ -32,7 +32,7 @@ def dtype_code(dtype: str) -> tuple[int, int]:
 
 
 @record
-class Place:
+class SlotPlace:
     """Memory of a tensor. frame: the function whose part of the arena the offset counts from, "" for other slots."""
 
     slot: int
@@ -44,17 +44,17 @@ class Place:
 class View:
     """A tensor. shape: the place of its sizes in the table of sizes.  ndim: the number of axes."""
 
-    place: Place
+    place: SlotPlace
     shape: int
     ndim: int
     dtype: str
 
 
 @mutable(eq=False)
-class Tables:
+class TensorTables:
     """views: view 0 is none.  arguments: a view, or ~n for number n of `sizes`.  opens: whether runs compute sizes."""
 
-    views: list[View] = field(default_factory=lambda: [View(Place(0), 0, 0, "bool")])
+    views: list[View] = field(default_factory=lambda: [View(SlotPlace(0), 0, 0, "bool")])
     slots: int = 1
     sizes: list[int] = field(default_factory=lambda: [0])
     arguments: list[int] = field(default_factory=list[int])
@@ -67,7 +67,7 @@ class Tables:
         self.slots += 1
         return self.slots - 1
 
-    def view(self, place: Place, shape: int, ndim: int, dtype: str) -> int:
+    def view(self, place: SlotPlace, shape: int, ndim: int, dtype: str) -> int:
         """The number of a view."""
         view = View(place, shape, ndim, dtype)
         if view not in self._views:

@@ -33,6 +33,14 @@ class Counter(meta.Model):
         return meta.gelu(self.linear(x)), self.calls * 10.0  # type: ignore[attr-defined]
 
 
+class _Tensor(ctypes.Structure):
+    """meta_tensor."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p), ("shape", ctypes.c_int64 * 8), ("ndim", ctypes.c_int32), ("dtype", ctypes.c_int32),
+    )  # fmt: skip
+
+
 @pytest.fixture
 def executor() -> Any:
     meta.random.seed(0)
@@ -95,6 +103,7 @@ def test_archives_link_without_special_flags(executor: Any, tmp_path: Path) -> N
 
 
 def test_a_library_is_called_by_python(executor: Any, tmp_path: Path) -> None:
+    """Weights may be in two files, such as those of a base and of what is trained."""
     HOST.require()
     executor.save(tmp_path / "counter.so", format="library")
     library = ctypes.CDLL(str(tmp_path / "counter.so"))
@@ -104,7 +113,20 @@ def test_a_library_is_called_by_python(executor: Any, tmp_path: Path) -> None:
     assert library.meta_program_open(ctypes.byref(program), ctypes.byref(code), None) == 0
     assert library.meta_program_run(program, None, 0, None, 0) == 3
     assert library.meta_program_error(program) == b"0 inputs; counter takes 1"
-    assert library.meta_program_load(program, f"{tmp_path}/counter.so.safetensors".encode()) == 0
+    arrays = meta.load(tmp_path / "counter.so.safetensors")
+    meta.save(tmp_path / "trained.safetensors", {"calls": arrays["calls"]})
+    meta.save(tmp_path / "base.safetensors", {name: x for name, x in arrays.items() if name != "calls"})
+    x = np.frombuffer(bytearray(6 * 4 + 64), "float32")
+    start = -x.ctypes.data % 64 // 4
+    given = _Tensor(x[start:].ctypes.data, (2, 3), 2, 11)
+    results = (_Tensor * 2)()
+    assert library.meta_program_load(program, f"{tmp_path}/base.safetensors".encode()) == 0
+    assert library.meta_program_run(program, ctypes.byref(given), 1, results, 2) == 8
+    assert library.meta_program_error(program) == b"'calls' has no values; load weights first"
+    assert library.meta_program_load(program, f"{tmp_path}/trained.safetensors".encode()) == 0
+    assert library.meta_program_run(program, ctypes.byref(given), 1, results, 2) == 0
+    y = np.ctypeslib.as_array(ctypes.cast(results[0].data, ctypes.POINTER(ctypes.c_float)), (2, 2))
+    np.testing.assert_allclose(y, executor(meta.zeros((2, 3)))[0].numpy(), rtol=1e-6)
     library.meta_program_close(program)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.python.deploy.building import MACHINES, build, decode, encode, executor_of, expected, write_program
+from tests.python.deploy.building import MACHINES, Machine, build, decode, encode, executor_of, expected, write_program
 from tests.python.deploy.programs import CASES
 
 DRIVER = Path(__file__).with_name("driver.c")
@@ -35,3 +35,16 @@ def test_results_are_the_executors(name: str, tmp_path: Path) -> None:
             exact = name == "host" or not wanted.size
             atol = 0.0 if exact else case.tolerance * float(np.abs(wanted).max())
             np.testing.assert_allclose(actual, wanted, rtol=0, atol=atol, err_msg=program)
+
+
+def test_threads_have_programs_of_their_own(tmp_path: Path) -> None:
+    """Under the sanitizer of threads, which sees what the runtime does, but not inside of kernels."""
+    machine = Machine(None, "gcc", (), ("-fsanitize=thread",))
+    machine.require()
+    case = CASES["products"]
+    write_program(tmp_path, "products", executor_of(case, None), case.calls[0])
+    binary = build(tmp_path, machine, Path(__file__).with_name("two_threads.c"), ["products"])
+    completed = subprocess.run([str(binary)], capture_output=True, text=True, timeout=120)
+    if "unexpected memory mapping" in completed.stderr:
+        pytest.skip("the sanitizer of threads does not run on this kernel")
+    assert completed.returncode == 0, completed.stdout + completed.stderr
