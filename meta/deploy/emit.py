@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from meta.deploy.frames import known_shape
-from meta.deploy.functions import CFunctions
+from meta.deploy.functions import ProgramFunctions
 from meta.deploy.objects import KernelObjects
 from meta.deploy.tables import ALIGNMENT, SlotPlace, TensorTables, aligned, array, unsupported
 from meta.eager.ndarray import NDArray
@@ -105,7 +105,7 @@ def emit(program: Program, objects: KernelObjects, name: str, *, embed: bool = F
     loops = {loop.function_name: loop for loop in loops_of(program.source.module)}
     parameters = parameters_of(program)
     tables = TensorTables()
-    functions = CFunctions(tables, lists, loops, objects.symbols)
+    functions = ProgramFunctions(tables, lists, loops, objects.symbols)
     main = functions.get("main")
     views = [
         tables.view(functions_place, main.sizes.shape(shape), len(shape), dtype)
@@ -217,8 +217,8 @@ def _constants(constants: Sequence[tuple[int, bytes]]) -> list[str]:
 
 
 def _code_struct(
-    name: str, objects: KernelObjects, functions: CFunctions, parameters: Sequence[ProgramParameter], *, measured: bool,
-    embed: bool,
+    name: str, objects: KernelObjects, functions: ProgramFunctions, parameters: Sequence[ProgramParameter], *,
+    measured: bool, embed: bool,
 ) -> str:  # fmt: skip
     tables = functions.tables
     fields = {

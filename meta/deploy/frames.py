@@ -13,7 +13,7 @@ def known_shape(tensor: Tensor) -> Shape:
     return tensor.shape
 
 
-class FunctionFrame:
+class ArenaFrame:
     """The memory of a function.
 
     bytes: of the arena.  storages: where the storages of the plan start.  places: of other memory.

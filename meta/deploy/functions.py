@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from meta.backend.tvm import adapter as tvm
-from meta.deploy.frames import FunctionFrame, known_shape
+from meta.deploy.frames import ArenaFrame, known_shape
 from meta.deploy.sizes import CSizes
 from meta.deploy.tables import ALIGNMENT, SlotPlace, TensorTables, aligned, array, tensor_bytes, unsupported
 from meta.records import mutable
@@ -47,7 +47,7 @@ class CFunction:
     calls: tuple[str, ...] = ()
 
 
-class CFunctions:
+class ProgramFunctions:
     """All functions of a program. lists: by name.  loops: by the name that programs call them by.
     symbols: of kernels, by their names in the lists."""
 
@@ -113,10 +113,10 @@ class CFunctions:
         return "\n\n".join(out)
 
 
-class _Writer(FunctionFrame):
+class _Writer(ArenaFrame):
     """Writes the body of one function."""
 
-    def __init__(self, program: CFunctions, name: str, function: CFunction, within: tuple[str, ...]) -> None:
+    def __init__(self, program: ProgramFunctions, name: str, function: CFunction, within: tuple[str, ...]) -> None:
         super().__init__(program.tables, name, function.sizes)
         self.program = program
         self.function = function
