@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from meta.dim_expressions import IntegerLike, Least, Order, Quotient, SizePair, is_size, real, too_large
 from meta.dim_ties import find as find
+from meta.dim_ties import found_unequal
 from meta.dim_ties import same_dim as same_dim
 from meta.dim_ties import unify as unify
 from meta.errors import ArgumentError, IRError, SymbolicSizeError
@@ -78,7 +79,9 @@ class SymDim(IntegerLike):
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SymDim) and other.terms == self.terms
+        if isinstance(other, SymDim):
+            return other.terms == self.terms or found_unequal(self, other)
+        return isinstance(other, int) and found_unequal(self, other)
 
     def __repr__(self) -> str:
         return " + ".join(_term_text(m, c) for m, c in self.terms).replace("+ -", "- ") or "0"

@@ -1,4 +1,5 @@
-"""Ties of symbolic sizes: those that a declaration compares, and so takes for equal."""
+"""Ties of symbolic sizes: those that a declaration compares, and so takes for equal; and sizes that a trace compares,
+and so takes for unequal."""
 
 from __future__ import annotations
 
@@ -52,3 +53,31 @@ def same_dim(a: Any, b: Any) -> bool:
         a, b = b, a
     parent[a] = b
     return True
+
+
+class _Comparisons(local):
+    unequal: set[tuple[Any, Any]] | None = None
+
+
+_comparisons = _Comparisons()
+
+
+@contextmanager
+def recording_unequal() -> Generator[set[tuple[Any, Any]], None, None]:
+    """Gives a set that receives the pairs of sizes that `==` calls unequal inside this scope. What is decided there
+    holds only for values for which they are."""
+    before, _comparisons.unequal = _comparisons.unequal, set()
+    try:
+        yield _comparisons.unequal
+    finally:
+        _comparisons.unequal = before
+
+
+def found_unequal(a: Any, b: Any) -> bool:
+    """False, the result of `a == b`, which `recording_unequal` receives."""
+    pairs = _comparisons.unequal
+    if pairs is not None:
+        _comparisons.unequal = None  # a set compares its elements
+        pairs.add((a, b))
+        _comparisons.unequal = pairs
+    return False

@@ -39,8 +39,8 @@ Calls = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A way to run a program that is wrong. way: "interpreter", "compiled", "budget"; kind: "results", "state" or the
-    name of an error; text: the first difference, or the error."""
+    """A way to run a program that is wrong. way: "interpreter", "compiled", "opened" (by calls of other sizes) or
+    "budget"; kind: "results", "state" or the name of an error; text: the first difference, or the error."""
 
     way: str
     kind: str
@@ -147,8 +147,7 @@ def _in_float64(source: str) -> dict[str, Any]:
 def _ways(space: dict[str, Any], calls: int, bounds: Bounds, ways: Sequence[str]) -> Iterator[Finding]:
     """The findings of the ways to run the program. Raises SymbolicSizeError where a symbolic size is refused."""
     options: dict[str, Any] = dict(space["OPTIONS"])
-    if space["DYNAMIC"]:
-        options["dynamic"] = space["DYNAMIC"]
+    stated = {"dynamic": space["DYNAMIC"]} if space["DYNAMIC"] else {}
 
     def attempt(way: str, wrap: Calls, **shown: Any) -> Finding | None:
         text = "".join(f" {k}={v}" for k, v in shown.items())
@@ -177,7 +176,9 @@ def _ways(space: dict[str, Any], calls: int, bounds: Bounds, ways: Sequence[str]
         executors.append(meta.vm.compile(meta.trace(function), **options, **more))
         return executors[-1]
 
-    found = attempt("compiled", compiled, **space["OPTIONS"])
+    found = attempt("compiled", partial(compiled, **stated), **space["OPTIONS"])
+    if found is None and stated:  # calls open the sizes that are not stated
+        found = attempt("opened", compiled, **space["OPTIONS"])
     if found is not None:
         yield found
     elif space["BUDGETS"] and "budget" in ways:

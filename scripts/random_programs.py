@@ -32,7 +32,7 @@ _ANYTHING: Final = (*(statements.let,) * 4, statements.made, statements.write, s
 def random_program(seed: int, index: int, attached: bool = False) -> Program:
     """Program number `index` of a seed. attached: see Writer."""
     rng = random.Random(f"{seed}/{index}")
-    columns, dynamic = rng.choice(_SIZES), rng.random() < 0.08
+    columns, dynamic = rng.choice(_SIZES), rng.random() < 0.15
     size: int = columns if rng.random() < 0.5 else rng.choice(_SIZES)
     rows: Size = "n0" if dynamic else size
     w = Writer(rng, rows, columns, rng.choice(_DTYPES), attached=attached)
@@ -72,7 +72,7 @@ def _finished(w: Writer, rng: random.Random, size: int, dynamic: bool) -> Progra
     plain = not dynamic and not any(word in text for word in ("cond(", "loop(", "scan("))
     levels = tuple(sorted({0.0, *(rng.choice((0.1, 0.25, 0.5, 0.75, 0.9, 0.99)) for _ in range(2))}))
     budgets = levels if plain and rng.random() < (0.9 if w.late else 0.4) else ()
-    sizes = (size, size, rng.choice(_SIZES)) if dynamic else (size,) * 3
+    sizes = (size, rng.choice(_SIZES), rng.choice(_SIZES)) if dynamic else (size,) * 3
     options = (("fuse", False),) if rng.random() < 0.25 else ()
     parts = tuple(w.state), tuple(w.arguments), tuple(w.setup), tuple(w.body), tuple(results or ["x0"])
     return Program(*parts, sizes, dynamic, options, budgets).used()

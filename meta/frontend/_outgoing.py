@@ -20,9 +20,9 @@ from meta.passes.manager import Pipeline
 from meta.passes.place import place
 from meta.passes.simplify import drop_stop_gradient, simplify
 from meta.tracing.loop_op import LoopOp
+from meta.tracing.open_sizes import Dynamic, open_sizes
 from meta.tree import Tree
 from meta.vm.arguments import module_record, refuse_symbols
-from meta.vm.dynamic_sizes import Dynamic, open_sizes
 
 _PASSES: Final = (inline_calls, drop_stop_gradient, simplify, cse, simplify, dce)
 

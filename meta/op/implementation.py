@@ -117,8 +117,11 @@ class Implementation:
         if off:
             return f"off: {off}"
         cpu = modes.cpu if in_program else None
-        if cpu is not None and not isinstance(self.payload, TEImplementation):
-            return f"a function of this machine, not compiled for {cpu}"
+        if cpu is not None:
+            if not isinstance(self.payload, TEImplementation):
+                return f"a function of this machine, not compiled for {cpu}"
+            if reason := cpu.refusal([t.dtype for t in (*call.tensors(), *call.outputs())]):
+                return reason
         dtype = call.complex_dtype()
         if dtype and not self.dialect.complex and self.op not in COPIES:
             return refuse_complex(call)

@@ -44,7 +44,7 @@ class Anomalies:
     def run_program(self, executor: Executor[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of a compiled program with the operators of its trace, after the user's passes."""
         args, kwargs = with_arrays((args, kwargs), executor.device)
-        traced = executor._trace(args, kwargs)
+        traced = executor._trace(args, kwargs, executor._sizes.stated)
         record, indices = with_left_gradients(traced) if traced.left else (traced, ())
         module = executor._rewritten(record)
         inputs = flatten_call(traced.signature, args, kwargs)[1]

@@ -5,7 +5,7 @@ executor, program     compiling for the types of a call, and the compiled progra
 arguments, runner     the arguments of a call, and its part in Python
 gradient              calls that record gradients
 ranks                 comparing programs that communicate
-dynamic_sizes         sizes that a program leaves open, their checks, and sizes it is compiled for
+dynamic_sizes         which sizes programs leave open, and their checks
 report                dialects, memory, text and time of a program
 located               plans with the user's lines of kernels, and what pictures show of them
 lower                 from our IR to Relax

@@ -18,9 +18,10 @@ from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type, read_sizes
 from meta.records import record
 from meta.schema._dsl import TensorLike
+from meta.tracing.open_sizes import OpenSizes
 from meta.tracing.program import check_inputs
 from meta.tree import Tree, flatten, named_leaves
-from meta.vm.dynamic_sizes import OpenSizes, SizeChecks, size_checks
+from meta.vm.dynamic_sizes import Key, SizeChecks, size_checks
 
 
 class Recordable(Protocol):
@@ -149,17 +150,10 @@ def check_rewritten(record: tracing.Record, module: Module) -> None:
                       "passes that keep the parameters")  # fmt: skip
 
 
-Key = tuple[Tree, str, tuple[TensorType, ...]]
-"""The plain values of a call, their text, and the types of its arrays."""
-
-
 def flatten_call(
-    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any],
-    type_of: Callable[[str, TensorType], TensorType] | None = None,
-) -> tuple[Key, list[NDArray]]:  # fmt: skip
-    """A key for a call (its plain values and the types of its arrays), and its arrays in order.
-
-    type_of: the type that an input counts with, by default its own.
+    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Key, list[NDArray], list[str]]:
+    """A key for a call (its plain values and the types of its arrays), and its arrays in order with their names.
 
     Raises ArgumentError when the arguments do not fit the signature or are not hashable."""
     refuse_symbols(args, kwargs)
@@ -169,15 +163,15 @@ def flatten_call(
         raise ArgumentError("vm", f"{error}", f"{signature}") from None
     bound.apply_defaults()
     leaves, tree = flatten(dict(bound.arguments), NDArray)
-    inputs = [x for _, x in leaves]
-    key = (tree, repr(tree), tuple(type_of(name, x.type) if type_of else x.type for name, x in leaves))
+    inputs: list[NDArray] = [x for _, x in leaves]
+    key = (tree, repr(tree), tuple(x.type for x in inputs))
     try:
         hash(key)
     except TypeError:
         raise ArgumentError(
             "vm", "a plain argument is not hashable", "arrays, numbers, strings and nests of them"
         ) from None
-    return key, inputs
+    return key, inputs, [name for name, _ in leaves]
 
 
 def refuse_writes(record: tracing.Record, inputs: Sequence[NDArray], converted: Sequence[NDArray]) -> None:

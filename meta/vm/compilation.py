@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypedDict, TypeVar, overload
 
-from meta import spellings, tracing
+from meta import spellings
 from meta.backend.tvm.cpu import CpuTarget, chosen_target
 from meta.device import Device
 from meta.eager.ndarray import NDArray
 from meta.ir.module import Module
-from meta.vm.arguments import Recordable, RecordSource, compiled_device
-from meta.vm.dynamic_sizes import Dynamic
+from meta.tracing.open_sizes import Dynamic
+from meta.vm.arguments import Recordable, compiled_device
 from meta.vm.executor import Executor, Transform
-from meta.vm.program import Program
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -32,22 +31,6 @@ class CompileOptions(TypedDict, total=False):
     memory_budget: int | str | None
     target: str | CpuTarget | None
     cpu: str | None
-
-
-def compile_record(
-    record: tracing.Record, device: Device | str = "cpu", *, fuse: bool = True, graphs: bool = True,
-    memory_budget: int | str | None = None, copied_bytes: int | None = None,
-) -> Program:  # fmt: skip
-    """The program of a record, for callers that pass raw tensors to it: `program.machine.main`. The arguments are the
-    same as for `compile`.
-
-    copied_bytes: for callers that record CUDA graphs themselves: how many bytes they copy in each call. Where graphs
-        repay that, the program takes the memory of its tensors (`program.loaded.destinations`)."""
-    budget, source = memory_budget, RecordSource(record)
-    executor: Executor[..., Any] = compile(source, device, fuse=fuse, graphs=graphs, memory_budget=budget)
-    executor._copied_bytes = copied_bytes
-    executor.graphs |= copied_bytes is not None
-    return executor._compile(record, record.module)
 
 
 @overload
@@ -82,15 +65,16 @@ def compile(
     passes: module -> module transformations to apply before the standard ones, such as `meta.passes.auto_cast(...)`.
     graphs: on CUDA, record programs of known sizes as CUDA graphs (see docs/gpu.md).
     dynamic: sizes that one program leaves open: input -> axis -> a name, as in `{"x": {0: "n"}}`. Sizes of one name are
-        equal. Inputs inside of containers are called by their paths (`batch.0`). Without it, eight programs that differ
-        only in sizes lead to a SpecialisationWarning. A model with `open_sizes` (one that torch exported with dynamic
-        sizes) leaves those open by itself.
+        equal. Inputs inside of containers are called by their paths (`batch.0`). Without it, the first call has a
+        program for its sizes, and calls of other sizes share one that leaves open what differs, if the function allows
+        that (eight programs without it lead to a SpecialisationWarning); `{}` leaves no size open. A model with
+        `open_sizes` (one that torch exported with dynamic sizes) leaves those open.
     memory_budget: the most bytes that a call may need, as `Executor.memory` counts them: a number, or a text such as
         "2GiB". Tensors are then computed again where they are read next, in place of being kept, until it fits;
         `Executor.memory` and `explain` report what that costs. The first call raises ArgumentError, with the least
         number, if the program needs more, and NotSupportedError if it has branches, loops or symbolic sizes.
     target: the CPU that it is compiled for, where that is another machine's: "aarch64-linux-gnu", "riscv64-linux-gnu",
-        ... (see `meta.deploy`). All kernels are TVM's then, and calls raise NotSupportedError where this machine does
+        ... (see docs/compile.md). All kernels are TVM's then, and calls raise NotSupportedError where this machine does
         not run the code.  cpu: its processor by LLVM's name, such as "cortex-a72".
     A `with_dialect` around this call holds for the program."""
     if unknown:

@@ -1,4 +1,4 @@
-"""Sizes that differ from call to call: open sizes (`compile(dynamic=...)`), their checks, and a warning about others.
+"""Sizes that differ from call to call: which ones the programs of an executor leave open, and checks of those.
 
 A declaration checks sizes that are numbers and passes symbolic ones: whether an axis has elements, whether a kernel
 fits. A program therefore asks the declarations of its calls again, with the sizes of its inputs, once for each
@@ -8,163 +8,128 @@ combination of sizes. Most declarations accept every size: only calls that refus
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final, cast
 
 from meta.dim import SymDim, evaluate, names, sym
-from meta.errors import ArgumentError, MetaError, TypeInferenceError, did_you_mean, user_frame
+from meta.errors import MetaError, TypeInferenceError, user_frame
 from meta.ir.analysis import size_names
 from meta.ir.expr import Block, Call, FunctionExpr, If, Span, arg_types
 from meta.ir.type import TensorType, TupleType, flat_types
 from meta.op.registry import Op
 from meta.records import mutable, record
 from meta.tracing import Record
-from meta.tree import leaves_of
+from meta.tracing.open_sizes import OpenSizes
+from meta.tree import Tree, leaves_of
 
-SPECIALISATIONS = 8
+SPECIALISATIONS: Final = 8
 """Programs of one executor for inputs that differ only in sizes, from which on it warns."""
+FREQUENT: Final = 64
+"""Calls with the same sizes that make them worth a program of their own."""
 
-Dynamic = Mapping[str, Mapping[int, str | SymDim]]
-"""Input -> axis -> the name of its size."""
+Key = tuple[Tree, str, tuple[TensorType, ...]]
+"""The plain values of a call, their text, and the types of its arrays."""
+_Run = Callable[[Sequence[Any]], Any]
 
 
 class SpecialisationWarning(UserWarning):
-    """A program is compiled again and again for inputs of other sizes."""
-
-
-@record
-class OpenSizes:
-    """The sizes that a program leaves open. axes: input -> axis -> its size.  bounds: the name of a size -> its least
-    and its greatest value, None for none; other sizes may have any value."""
-
-    axes: Mapping[str, Mapping[int, SymDim]]
-    bounds: Mapping[str, tuple[int, int | None]] = field(default_factory=dict[str, tuple[int, "int | None"]])
-
-    def type_of(self, name: str, kind: TensorType) -> TensorType:
-        """The type that an input is recorded with. Raises ArgumentError for an axis that it does not have."""
-        axes = self.axes.get(name)
-        if not axes:
-            return kind
-        shape = list(kind.shape)
-        for axis, size in axes.items():
-            if not -kind.ndim <= axis < kind.ndim:
-                problem = f"dynamic names axis {axis} of '{name}', which is {kind!r}"
-                raise ArgumentError("vm", problem, f"axes from {-kind.ndim} to {kind.ndim - 1}" if shape else "no axis")
-            shape[axis] = size
-        return kind.with_shape(tuple(shape))
-
-    def are_empty(self, types: Sequence[TensorType], opened: Sequence[TensorType]) -> bool:
-        """Whether an open axis has no elements. Functions and operators treat it apart, and so do programs: none of
-        the sizes of such a call is open. opened: the types with open axes."""
-        pairs = (pair for t, o in zip(types, opened, strict=True) for pair in zip(t.shape, o.shape, strict=True))
-        return any(size == 0 and opened_size != 0 for size, opened_size in pairs)
-
-    def check_bounds(self, where: str, sizes: Mapping[str, int]) -> None:
-        """Raise ArgumentError for a size outside of its bounds. sizes: by name."""
-        for name, (least, greatest) in self.bounds.items():
-            size = sizes.get(name)
-            if size is None or (least <= size and (greatest is None or size <= greatest)):
-                continue
-            inputs = [
-                f"axis {axis} of '{x}'{'' if d.name == name else f' is {d}'}"
-                for x, axes in self.axes.items() for axis, d in axes.items() if name in names(d)
-            ]  # fmt: skip
-            expected = f"at least {least}" if greatest is None else f"{least} to {greatest}"
-            raise ArgumentError(where, f"the size {name} ({', '.join(inputs)}) is {size}", expected)
-
-    def check_names(self, inputs: Sequence[str]) -> None:
-        """Raise ArgumentError for a name that no input has."""
-        for name in self.axes:
-            if name not in inputs:
-                problem = f"dynamic names '{name}', which is no input that is an array"
-                hint = did_you_mean(name, inputs) or f'write dynamic={{"{inputs[0]}": ...}}' if inputs else ""
-                raise ArgumentError("vm", problem, ", ".join(inputs), hint)
-
-
-def open_sizes(dynamic: Dynamic | None, is_module: bool) -> OpenSizes | None:
-    """The argument of `compile`, checked; None without one. Raises ArgumentError."""
-    if dynamic is None:
-        return None
-    if is_module:
-        raise ArgumentError("vm", "dynamic is given for a Module", "functions and models",
-                            "give its parameters types with symbolic sizes")  # fmt: skip
-    example = 'a dict such as {"x": {0: "n"}}'
-    axes: dict[str, dict[int, SymDim]] = {}
-    mapping: Any = dynamic
-    if not isinstance(mapping, Mapping):
-        raise ArgumentError("vm", f"dynamic is {type(mapping).__name__}", example)
-    for name, named_axes in dynamic.items():
-        each: Any = named_axes
-        if not isinstance(name, str) or not isinstance(each, Mapping):
-            raise ArgumentError("vm", f"dynamic has {name!r}: {each!r}", example, "name each axis")
-        axes[name] = {}
-        for axis, size in named_axes.items():
-            key: Any = axis
-            if isinstance(key, bool) or not isinstance(key, int) or not isinstance(size, (str, SymDim)):
-                raise ArgumentError("vm", f"dynamic has {axis!r}: {size!r} for '{name}'", example)
-            axes[name][axis] = sym(size) if isinstance(size, str) else size
-    return OpenSizes(axes)
-
-
-def example(kind: TensorType) -> TensorType:
-    """A type without open sizes that fits."""
-    sizes = {name: 2 for dim in kind.shape for name in names(dim)}
-    return kind.with_shape(tuple(evaluate(dim, sizes) if isinstance(dim, SymDim) else dim for dim in kind.shape))
+    """A program is compiled again and again for inputs of other sizes, which it cannot leave open."""
 
 
 @mutable
 class Specialisations:
-    """The sizes that one executor has been compiled for.
+    """Which sizes the programs of one executor leave open.
 
-    shapes: for calls that differ only in sizes, the shapes of the inputs in each."""
+    stated: those that its user names. None lets calls choose: the first call of a kind has a program for its sizes, the
+        second one, of other sizes, a program that leaves open what differs. Kernels of exact sizes are often faster, so
+        that sizes which come back FREQUENT times get a program of their own.
+    shapes: for calls that differ only in sizes, shapes of the inputs that show which ones differ.
+    exact: calls with a program for their sizes.  refused: why the sizes of calls cannot be open."""
 
     name: str
+    stated: OpenSizes | None
     shapes: dict[Hashable, list[tuple[Any, ...]]] = field(default_factory=dict[Hashable, list[tuple[Any, ...]]])
+    exact: set[Hashable] = field(default_factory=set[Hashable])
+    refused: dict[Hashable, str] = field(default_factory=dict[Hashable, str])
     warned: bool = False
 
-    def add(self, structure: Hashable, inputs: Sequence[str], types: Sequence[TensorType]) -> None:
-        """Count a program for inputs of these types. Warns once, when there are SPECIALISATIONS that differ only in
-        sizes. structure: of the call, without its arrays."""
-        if self.warned:
-            return
-        key = (structure, *((t.ndim, t.dtype, t.device) for t in types))
-        recorded_shapes = self.shapes.setdefault(key, [])
-        shapes = tuple(t.shape for t in types)
-        if shapes in recorded_shapes:
-            return
-        recorded_shapes.append(shapes)
-        if len(recorded_shapes) < SPECIALISATIONS:
+    def opened_by(self, key: Key, inputs: Sequence[str], *, opens: bool) -> OpenSizes | None:
+        """The sizes that the program of a call leaves open. opens: whether that may be others than in calls before.
+
+        None where an open axis has no elements: functions and operators treat it apart, and so do programs."""
+        sizes = self.stated
+        if sizes is None and key not in self.exact:
+            kind, shapes = _kind(key), tuple(t.shape for t in key[2])
+            recorded = self.shapes.setdefault(kind, [])
+            axes, grown = _axes(inputs, recorded), _axes(inputs, [*recorded, shapes])
+            if kind not in self.refused and (axes == grown or opens) and grown:
+                sizes = OpenSizes({x: {axis: sym(name) for axis, name in named.items()} for x, named in grown.items()})
+            if not recorded or (kind in self.refused and shapes not in recorded) or (sizes and grown != axes):
+                recorded.append(shapes)
+        if sizes is not None and sizes.are_empty(key[2], tuple(map(sizes.type_of, inputs, key[2]))):
+            sizes = None
+        if sizes is None:
+            self.exact.add(key)
+        return sizes
+
+    def refuse(self, key: Key, reason: object) -> None:
+        """Let no call of this kind have open sizes."""
+        self.refused[_kind(key)] = str(reason)
+        self.exact.add(key)
+
+    def counted(self, run: _Run, key: Key, forget: Callable[[], object]) -> _Run:
+        """The call of a program whose sizes calls have opened. forget: for calls after the last that it counts."""
+        calls = 0
+
+        def call(inputs: Sequence[Any]) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == FREQUENT:
+                self.exact.add(key)
+                forget()
+            return run(inputs)
+
+        return call
+
+    def warn(self, key: Key, inputs: Sequence[str]) -> None:
+        """Warn once, when there are SPECIALISATIONS programs that differ only in sizes."""
+        kind = _kind(key)
+        recorded_shapes = self.shapes.get(kind, [])
+        if self.warned or len(recorded_shapes) < SPECIALISATIONS or kind not in self.refused:
             return
         self.warned = True
-        varying = list(_varying(inputs, recorded_shapes))
+        varying = _varying(inputs, recorded_shapes)
         text = "; ".join(f"axis {axis} of '{name}' was {', '.join(map(str, sizes))}" for name, axis, sizes in varying)
-        suggestion = _suggestion(varying)
         warnings.warn(
-            f"[vm] {self.name} was compiled {len(recorded_shapes)} times, for other sizes each time: {text}; "
-            f"compile it once with compile(..., dynamic={suggestion}) (at {user_frame()})",
+            f"[vm] {self.name} was compiled {len(recorded_shapes)} times, for other sizes each time: {text}; one "
+            f"program cannot leave them open: {self.refused[kind]} (called at {user_frame()})",
             SpecialisationWarning,
             stacklevel=2,
         )
 
 
-def _varying(inputs: Sequence[str], recorded_shapes: Sequence[tuple[Any, ...]]) -> Any:
+def _kind(key: Key) -> Hashable:
+    """What calls that differ only in sizes share."""
+    return (*key[:2], *((t.ndim, t.dtype, t.device) for t in key[2]))
+
+
+def _varying(inputs: Sequence[str], recorded_shapes: Sequence[tuple[Any, ...]]) -> Iterator[tuple[str, int, Any]]:
     """The inputs and axes whose sizes differ: (name, axis, sizes)."""
-    for i, name in enumerate(inputs):
+    for i, name in enumerate(inputs if recorded_shapes else ()):
         for axis in range(len(recorded_shapes[0][i])):
             sizes = tuple(shapes[i][axis] for shapes in recorded_shapes)
             if len(set(sizes)) > 1:
                 yield name, axis, sizes
 
 
-def _suggestion(varying: Sequence[tuple[str, int, tuple[int, ...]]]) -> str:
-    """`dynamic` for these axes; those that always had one size share a name."""
+def _axes(inputs: Sequence[str], recorded_shapes: Sequence[tuple[Any, ...]]) -> dict[str, dict[int, str]]:
+    """`dynamic` for the sizes that differ; those that always were equal share a name."""
     letters: dict[tuple[int, ...], str] = {}
-    axes: dict[str, list[str]] = {}
-    for name, axis, sizes in varying:
-        letter = letters.setdefault(sizes, "nmpqrstuvw"[len(letters)] if len(letters) < 10 else f"n{len(letters)}")
-        axes.setdefault(name, []).append(f'{axis}: "{letter}"')
-    return "{" + ", ".join(f'"{name}": {{{", ".join(each)}}}' for name, each in axes.items()) + "}"
+    axes: dict[str, dict[int, str]] = {}
+    for name, axis, sizes in _varying(inputs, recorded_shapes):
+        axes.setdefault(name, {})[axis] = letters.setdefault(sizes, f"n{len(letters) or ''}")
+    return axes
 
 
 # --- checks of open sizes --------------------------------------------------------------------------------------------

@@ -14,12 +14,14 @@ from meta.backend.tvm.cpu import CpuTarget, chosen_target
 from meta.device import Device
 from meta.eager.ndarray import NDArray, asarray, with_arrays
 from meta.eager.seeds import zeros_of
+from meta.errors import MetaError
 from meta.ir.analysis import contents
 from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.locks import new_lock
 from meta.modes import GradMode, modes, scoped, scopes
 from meta.progress import without_collection
+from meta.tracing.open_sizes import Dynamic, OpenSizes, example, open_sizes, recording
 from meta.vm import report
 from meta.vm.arguments import (
     Recordable,
@@ -33,7 +35,7 @@ from meta.vm.arguments import (
     refuse_writes,
 )
 from meta.vm.build.executables import load
-from meta.vm.dynamic_sizes import Dynamic, OpenSizes, Specialisations, example, open_sizes
+from meta.vm.dynamic_sizes import Key, Specialisations
 from meta.vm.lower.choose import output_types, prepare
 from meta.vm.program import Program
 from meta.vm.ranks import COLLECTIVES, LastProgram, agree_on
@@ -79,14 +81,13 @@ class Executor(Generic[P, R]):
         self._record = module_record(what) if isinstance(what, Module) else recorder_of(what)
         self._whole = isinstance(what, Module)
         self._passes: tuple[Transform, ...] = (passes,) if callable(passes) else tuple(passes or ())
-        self._open: OpenSizes | None = open_sizes(dynamic, self._whole) or getattr(what, "open_sizes", None)
-        self._sizes = Specialisations(self._name)
+        stated = open_sizes(dynamic, self._whole) or getattr(what, "open_sizes", None)
+        self._sizes = Specialisations(self._name, stated)
         self._dialects = modes.dialects
         self._runs: dict[Any, Runner] = {}
         self._programs: dict[Any, Program] = {}
-        """The programs for the modes that models are in."""
+        """The programs for the modes that models are in, those in `_variants` for all modes."""
         self._variants: dict[Any, list[Program]] = {}
-        """The programs for all modes."""
         self._containers: list[tracing.Held] = []
         self._signature: inspect.Signature | None = None
         self._lock = new_lock("program")
@@ -116,7 +117,7 @@ class Executor(Generic[P, R]):
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         converted: list[NDArray] = []
-        program, inputs = self._specialised(args, kwargs, converted)
+        program, inputs = self._specialised(args, kwargs, converted, opens=not (self._whole or self.memory_budget))
         if converted:
             refuse_writes(program.record, inputs, converted)
         return program.run(inputs)
@@ -129,7 +130,7 @@ class Executor(Generic[P, R]):
         """The program of a call with these arguments as it is before the standard passes: traced, and rewritten by
         `passes`. Nothing is compiled or run."""
         args, kwargs = with_arrays((args, kwargs), self.device)
-        record = self._trace(args, kwargs)
+        record = self._trace(args, kwargs, self._sizes.stated)
         return self._rewritten(with_left_gradients(record)[0] if record.left else record)
 
     def memory(self, *args: P.args, **kwargs: P.kwargs) -> report.MemoryReport:
@@ -207,12 +208,12 @@ class Executor(Generic[P, R]):
         other._compile_anew()
         return other
 
-    # --- specialising ------------------------------------------------------------------------------------------------
-
     def _specialised(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], converted: list[NDArray] | None = None
-    ) -> tuple[Program, list[NDArray]]:
-        """The program for a call and its inputs. converted: receives those made of other libraries' arrays."""
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], converted: list[NDArray] | None = None, *,
+        opens: bool = False,
+    ) -> tuple[Program, list[NDArray]]:  # fmt: skip
+        """The program for a call and its inputs. converted: receives those made of other libraries' arrays.
+        opens: whether sizes may be open that no call has had open."""
         cache_limit = 256  # Most specialisations that an executor keeps; all are dropped when there would be more.
         args, kwargs = with_arrays((args, kwargs), self.device, converted)
         if tracing.changed(self._containers):
@@ -225,67 +226,79 @@ class Executor(Generic[P, R]):
                 self._containers.clear()
                 self._signature = None
             self._revision = tracing.revision()
-        fresh = self._trace(args, kwargs) if self._signature is None else None
-        signature = self._signature = fresh.signature if fresh else self._signature
-        assert signature is not None
-        key, inputs = flatten_call(signature, args, kwargs, self._open and self._open.type_of)
-        types = tuple(x.type for x in inputs)
-        empty = self._open is not None and self._open.are_empty(types, key[2])
-        if empty:
-            key, fresh = (*key[:2], types), None
-        program = self._programs.get(key)
-        if not (program and program.is_current(inputs)) and (program := self._variant(key, inputs)):
-            self._programs[key] = program
-        if program is None:
-            record = fresh or self._trace(args, kwargs, opened=not empty)
-            if self._open:
-                self._open.check_names(record.inputs)
-            known = next((p.checks for p in self._programs.values() if p.record.main is record.main), None)
-            checks = check_call(record, inputs, self._open, known)
-            if not self._whole:  # a module states its sizes, symbolic or not
-                self._sizes.add(key[:2], record.inputs, key[2])
-            with (
-                self._lock,
-                scoped(dialects=self._dialects, cpu=self.cpu),
-                progress.compiling(self._name),
-                without_collection(),
-            ):
-                if sum(map(len, self._variants.values())) >= cache_limit:
-                    self._programs.clear()
-                    self._variants.clear()
-                program = self._programs[key] = replace(self._lower(record, inputs), checks=checks)
-                self._variants.setdefault(key, []).append(program)
-                watched = {id(container) for container, _ in self._containers}
-                self._containers.extend(entry for entry in record.containers if id(entry[0]) not in watched)
-        elif self._open:
-            check_call(program.record, inputs, self._open, program.checks)
+        stated, fresh = self._sizes.stated, None
+        if self._signature is None:
+            self._signature = (fresh := self._trace(args, kwargs, stated)).signature
+        call, inputs, names = flatten_call(self._signature, args, kwargs)
+        sizes = self._sizes.opened_by(call, names, opens=opens)
+        if sum(map(len, self._variants.values())) >= cache_limit:
+            for each in (self._programs, self._variants, self._sizes.exact):
+                each.clear()
         if len(self._runs) >= cache_limit:
             self._runs.clear()
+        try:
+            program = self._fitting(call, names, inputs, args, kwargs, sizes, fresh if sizes is stated else None)
+        except Exception as error:
+            if sizes is None or stated:
+                raise
+            self._sizes.refuse(call, error)
+            return self._specialised(args, kwargs, converted)
         if not kwargs and len(args) == len(inputs) and all(isinstance(x, NDArray) for x in args):
-            self._runs[tuple([x.type for x in args])] = self._checked(program)
+            types = tuple([x.type for x in args])
+            run = program.checked(lambda inputs: self._run(tuple(inputs), {}))
+            if sizes and not stated:
+                run = self._sizes.counted(run, call, lambda: self._runs.pop(types, None))
+            self._runs[types] = run
         return program, inputs
 
-    def _variant(self, key: Any, inputs: Sequence[NDArray]) -> Program | None:
-        """The program that was traced in the modes that models are in, with gradients for the same arrays."""
-        fitting = (p for p in self._variants.get(key, ()) if p.record.fits_modes() and p.is_current(inputs))
-        return next(fitting, None)
+    def _fitting(
+        self, call: Key, names: Sequence[str], inputs: Sequence[NDArray], args: tuple[Any, ...], kwargs: dict[str, Any],
+        sizes: OpenSizes | None, fresh: tracing.Record | None = None,
+    ) -> Program:  # fmt: skip
+        """The program with these open sizes, compiled if need be. fresh: its trace.
 
-    def _checked(self, program: Program) -> Runner:
-        """The call of a program, which first compiles anew if other arrays require gradients than while tracing."""
-        if program.tracked is None:
-            return program.run
+        A call without the sizes that other calls have opened, where those refuse its own."""
+        key = call if sizes is None else (*call[:2], tuple(map(sizes.type_of, names, call[2])))
+        program = self._programs.get(key)
+        if not (program and program.is_current(inputs)):
+            variants = (p for p in self._variants.get(key, ()) if p.record.fits_modes() and p.is_current(inputs))
+            if program := next(variants, None):
+                self._programs[key] = program
+        record, checks = program.record if program else fresh or self._trace(args, kwargs, sizes), None
+        if sizes or program is None:
+            same = (program,) if program else (p for p in self._programs.values() if p.record.main is record.main)
+            if sizes:
+                sizes.check_names(record.inputs)
+            try:
+                checks = check_call(record, inputs, sizes or self._sizes.stated, next((p.checks for p in same), None))
+            except MetaError:
+                if sizes is None or self._sizes.stated:
+                    raise
+                self._sizes.exact.add(call)
+                return self._fitting(call, names, inputs, args, kwargs, None)
+        if program is not None:
+            return program
+        if not self._whole:  # a module states its sizes
+            self._sizes.warn(call, record.inputs)
+        choices = scoped(dialects=self._dialects, cpu=self.cpu)
+        with self._lock, choices, progress.compiling(self._name), without_collection():
+            program = self._programs[key] = replace(self._lower(record, inputs), checks=checks)
+            self._variants.setdefault(key, []).append(program)
+            watched = {id(container) for container, _ in self._containers}
+            self._containers += [entry for entry in record.containers if id(entry[0]) not in watched]
+        if program.digest and sizes is None:
+            self._sizes.refuse(call, "its ranks have to run the same programs")
+        return program
 
-        def run(inputs: Sequence[NDArray]) -> Any:
-            return program.run(inputs) if program.is_current(inputs) else self._run(tuple(inputs), {})
-
-        return run
-
-    def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, opened: bool = True) -> tracing.Record:
+    def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any], sizes: OpenSizes | None) -> tracing.Record:
+        """A record with these open sizes. What it assumes of sizes that calls have opened becomes its conditions. The
+        program also serves calls that record gradients."""
         refuse_symbols(args, kwargs)
-        open_types = tracing.input_types(self._open.type_of if self._open and opened else None)
-        # The program also serves calls that record gradients.
-        with self._lock, GradMode(True), open_types, without_collection():
-            return self._record(*args, **kwargs)
+        assumed: list[Any] = []
+        with self._lock, GradMode(True), recording(sizes, assumed), without_collection():
+            record = self._record(*args, **kwargs)
+        chosen = sizes and not self._sizes.stated
+        return replace(record, conditions=(*record.conditions, *assumed)) if chosen else record
 
     def _lower(self, traced: tracing.Record, inputs: Sequence[NDArray]) -> Program:
         record, indices = with_left_gradients(traced) if traced.left else (traced, ())

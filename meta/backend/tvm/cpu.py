@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ class CpuTarget:
     """A processor and the system around it.
 
     triple: architecture, system and ABI ("aarch64-linux-gnu").  cpu: the processor ("cortex-a72").
-    features: instruction sets beside those of the processor ("+v").  abi: how functions pass arguments, where the
+    features: instruction sets to add to the processor's ("+v").  abi: how functions pass arguments, where the
         triple does not tell."""
 
     triple: str
@@ -52,6 +53,13 @@ class CpuTarget:
         """The system and the machine as Python names them: "linux aarch64"."""
         return f"{self.system} {'armv7l' if self.architecture == 'armv7' else self.architecture}"
 
+    def refusal(self, dtypes: Iterable[str]) -> str | None:
+        """Why no kernel for the CPU computes with tensors of these dtypes, None if kernels can."""
+        needed = _HALVES.get(self.architecture)
+        if needed is None or "float16" not in dtypes or not features_of(self).isdisjoint(needed):
+            return None
+        return f"no float16 on {self.triple}" + (f" without {' or '.join(needed)}" if needed else "")
+
     def llvm(self) -> dict[str, Any]:
         """The description that TVM makes a target from."""
         facts: dict[str, Any] = {"kind": "llvm", "mtriple": self.triple, "mcpu": self.cpu, "mabi": self.abi}
@@ -66,7 +74,7 @@ class CpuTarget:
 @record
 class _Architecture:
     """names: other names of it.  systems: system and ABI of its triples; the first is the default.
-    cpu, features, abi: those of targets without a `cpu`.  needs: features that its ABI, or Linux, takes for granted."""
+    cpu, features, abi: the fields of a target without a `cpu`.  needs: features that its ABI or Linux requires."""
 
     names: tuple[str, ...]
     systems: tuple[str, ...]
@@ -89,6 +97,9 @@ _ARCHITECTURES: Final = {
     "wasm32": _Architecture(("wasm",), ("wasi", "unknown-unknown"), "generic", ("+simd128",)),
     "x86_64": _Architecture(("amd64", "x86-64"), ("linux-gnu", "linux-musl"), "x86-64", needs=("64bit",)),
 }  # fmt: skip
+_HALVES: Final = {"riscv64": ("zfh", "zfhmin"), "wasm32": ()}
+"""Architectures with float16 only where a CPU has one of some features. On others of RISC-V, the functions that TVM
+adds for conversions take integers, and LLVM passes them floats; on WebAssembly LLVM does not end for vectors."""
 _SYSTEMS: Final = ("linux", "wasi", "darwin", "windows")
 _VENDORS: Final = ("unknown", "none", "pc")
 
@@ -110,8 +121,7 @@ def parse_target(target: str | CpuTarget, cpu: str | None = None) -> CpuTarget:
         )  # fmt: skip
     name = triple.partition("-")[0]
     architecture = _ARCHITECTURES[name]
-    default = cpu is None or cpu == architecture.cpu
-    if default:
+    if cpu is None or cpu == architecture.cpu:
         own = (*architecture.features, *(f for f in features if f not in architecture.features))
         return CpuTarget(triple, architecture.cpu, own, architecture.abi)
     _check_cpu(name, triple, cpu)
@@ -198,7 +208,7 @@ def current() -> CpuTarget:
 
 @cache
 def host() -> CpuTarget:
-    """The CPU of this machine, or the one that META_CPU names."""
+    """The CPU of this machine, or the CPU that META_CPU names."""
     return CpuTarget(tvm.system_triple(), _chosen_cpu() or tvm.system_cpu())
 
 

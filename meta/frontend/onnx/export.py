@@ -25,8 +25,8 @@ from meta.ir.visitor import walk_blocks
 from meta.op.registry import Op
 from meta.tracing import emit_decomposition
 from meta.tracing.loop_op import LoopOp
+from meta.tracing.open_sizes import Dynamic
 from meta.tree import leaves_of, with_leaves
-from meta.vm.dynamic_sizes import Dynamic
 
 _SUBJECT: Final = "to_onnx"
 OPSETS: Final = range(18, 24)

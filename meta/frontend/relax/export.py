@@ -22,8 +22,8 @@ from meta.modes import scoped
 from meta.op.registry import Op
 from meta.passes.lift_closures import lift_closures
 from meta.tracing import emit_decomposition
+from meta.tracing.open_sizes import Dynamic
 from meta.tree import leaves_of, with_leaves
-from meta.vm.dynamic_sizes import Dynamic
 from meta.vm.lower.calls import Calls
 from meta.vm.lower.choose import Choice, Choices, is_open
 from meta.vm.lower.translate import Lowering, Scope

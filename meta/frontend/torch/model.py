@@ -23,9 +23,9 @@ from meta.ir.type import TensorType, tensor_type
 from meta.model.model import Model
 from meta.modes import modes
 from meta.schema._dsl import TensorLike
+from meta.tracing.open_sizes import OpenSizes
 from meta.tracing.program import check_inputs
 from meta.tree import Tree
-from meta.vm.dynamic_sizes import OpenSizes
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -256,7 +256,7 @@ class LoadedExecutor:
         args, kwargs = with_arrays((args, kwargs), self.device, converted)
         refusal: MetaError | None = None
         for arguments, program in self._programs:
-            key, inputs = flatten_call(program.record.signature, args, kwargs)
+            key, inputs, _ = flatten_call(program.record.signature, args, kwargs)
             if (arguments, repr(arguments)) != key[:2]:
                 continue
             try:

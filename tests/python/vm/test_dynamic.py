@@ -1,10 +1,12 @@
-"""compile(dynamic=...): one program for all sizes, training steps and recorded calls included; the warning about
-other programs."""
+"""One program for all sizes: those that compile(dynamic=...) names, and those that calls open; training steps and
+recorded calls included; the warning about other programs."""
 
 from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ import pytest
 import meta
 from meta import nn
 from meta.errors import ArgumentError, MetaError
-from meta.vm.dynamic_sizes import SPECIALISATIONS
+from meta.vm.dynamic_sizes import FREQUENT, SPECIALISATIONS
 
 ROWS = (3, 7, 1, 12)
 
@@ -151,19 +153,114 @@ def test_modules_name_their_sizes_themselves() -> None:
         meta.vm.compile(module, dynamic={"x": {0: "n"}})
 
 
-def test_programs_for_many_sizes_warn_once() -> None:
-    executor = meta.vm.compile(meta.trace(lambda x, y: x * y[0]), fuse=False)
+def _calls_of(function: Any, sizes: Sequence[int], **options: Any) -> tuple[Any, list[float]]:
+    """The executor of a function of one vector, and its results for vectors of ones of these sizes."""
+    executor = meta.vm.compile(meta.trace(function), fuse=False, **options)
+    return executor, [executor(meta.ones((n,))).sum().item() for n in sizes]
+
+
+def _types(executor: Any) -> list[str]:
+    return [str(key[2][0].shape) for key in executor._programs]
+
+
+def test_calls_of_other_sizes_share_a_program() -> None:
+    executor, sums = _calls_of(lambda x: x * x.shape[0], (4, 3, 7, 9, 4))
+    assert sums == [16, 9, 49, 81, 16]
+    assert _types(executor) == ["(4,)", "(n,)"]
+
+
+def test_sizes_that_stay_equal_share_a_name() -> None:
+    executor = meta.vm.compile(meta.trace(lambda x, y, z: (x.sum(axis=1) + y).sum() * z.sum()))
+    for n, m in ((4, 4), (3, 3), (5, 6), (2, 8)):
+        x, y, z = meta.ones((n, 2)), meta.ones((n,)), meta.ones((m,))
+        assert executor(x, y, z).item() == 3 * n * m
+    shapes = [", ".join(str(t.shape) for t in key[2]) for key in executor._programs]
+    assert shapes == ["(4, 2), (4,), (4,)", "(n, 2), (n,), (n,)", "(n, 2), (n,), (n1,)"]
+
+
+@pytest.mark.parametrize("compared", [lambda n: n == 3, lambda n: n != 3, lambda n: n in (3, 5), lambda n: 2 * n == 6])
+def test_sizes_that_a_function_compares_have_programs_of_their_own(compared: Any) -> None:
+    def function(x: Any) -> Any:
+        return x * 10.0 if compared(x.shape[0]) else x
+
+    sizes = (4, 2, 3, 6, 5, 3)
+    _, sums = _calls_of(function, sizes)
+    assert sums == [n * 10 if compared(n) else n for n in sizes]
+
+
+def test_sizes_that_broadcast_or_are_empty_have_programs_of_their_own() -> None:
+    executor = meta.vm.compile(meta.trace(lambda x, y: (x + y).sum()), fuse=False)
+    for n, m in ((4, 4), (3, 3), (1, 5), (0, 1), (6, 1), (1, 1), (5, 5)):
+        expected = (np.ones(n) + np.ones(m)).sum()
+        assert executor(meta.ones((n,)), meta.ones((m,))).item() == expected
+
+
+def test_frequent_sizes_get_a_program_of_their_own() -> None:
+    executor, sums = _calls_of(lambda x: x * 2.0, (4, 3, *[5] * (FREQUENT + 2), 3))
+    assert sums == [8, 6, *[10] * (FREQUENT + 2), 6]
+    assert _types(executor) == ["(4,)", "(n,)", "(5,)"]
+
+
+def test_reports_open_no_sizes() -> None:
+    executor, _ = _calls_of(lambda x: x * 2.0, (4,))
+    assert executor.memory(meta.ones((5,))).dynamic == 0
+    assert executor(meta.ones((5,))).tolist() == [2.0] * 5
+    assert _types(executor) == ["(4,)", "(5,)"]
+
+
+def test_an_empty_dynamic_opens_no_sizes() -> None:
+    executor, sums = _calls_of(lambda x: x * 2.0, (4, 3, 5), dynamic={})
+    assert sums == [8, 6, 10]
+    assert _types(executor) == ["(4,)", "(3,)", "(5,)"]
+
+
+def test_training_steps_of_a_smaller_last_batch_share_a_program() -> None:
+    rng = np.random.default_rng(0)
+    batches = [rng.normal(size=(n, 6)).astype("float32") for n in (8, 8, 5, 8, 3)]
+
+    def train(compiled: bool) -> list[float]:
+        meta.random.seed(0)
+        model = meta.nn.Sequential(
+            meta.nn.Linear(6, 4), meta.nn.BatchNorm1d(4), meta.nn.Dropout(0.5), meta.nn.Linear(4, 2)
+        )
+        step: Any = meta.optim.TrainStep(model, meta.optim.AdamW(model), lambda y: (y * y).mean())
+        step = meta.vm.compile(step) if compiled else step
+        return [step(meta.array(x)).item() for x in batches]
+
+    np.testing.assert_allclose(train(True), train(False), rtol=2e-5)
+
+
+def test_gradients_of_calls_of_other_sizes() -> None:
+    executor = meta.vm.compile(meta.trace(lambda x: (x * x).sum()))
+    for n in (4, 3, 5, 1):
+        x = meta.arange(n, dtype="float32")
+        x.requires_grad = True
+        executor(x).backward()
+        assert x.grad.tolist() == [2.0 * i for i in range(n)]
+
+
+def test_saved_programs_keep_what_they_assume_of_sizes(tmp_path: Path) -> None:
+    executor, _ = _calls_of(lambda x: x * 10.0 if x.shape[0] == 3 else x, (4, 2))
+    executor.save(tmp_path / "program.safetensors")
+    loaded = meta.vm.load(tmp_path / "program.safetensors")
+    assert loaded(meta.ones((7,))).sum().item() == 7
+    with pytest.raises(ArgumentError, match=r"not saved for these arguments|the size n equals 3"):
+        loaded(meta.ones((3,)))
+
+
+def test_many_programs_of_a_function_that_needs_sizes_warn_once() -> None:
+    executor = meta.vm.compile(meta.trace(lambda x, y: x * y[0] * int(x.shape[0])), fuse=False)
     calls = [(meta.ones((n, 2)), meta.ones((n,))) for n in range(2, SPECIALISATIONS + 4)]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for call in calls[: SPECIALISATIONS - 1]:
-            executor.program(*call)
+            executor(*call)
         assert not caught
         for call in calls[SPECIALISATIONS - 1 :]:
-            executor.program(*call)
+            executor(*call)
     (warning,) = caught
     assert issubclass(warning.category, meta.vm.SpecialisationWarning)
     text = str(warning.message)
     assert text.startswith("[vm] <lambda> was compiled 8 times, for other sizes each time: axis 0 of 'x' was 2, 3, 4,")
-    assert 'compile it once with compile(..., dynamic={"x": {0: "n"}, "y": {0: "n"}})' in text
-    assert re.search(r"\(at .*test_dynamic.py:\d+\)", text)
+    assert "one program cannot leave them open: [shape] the size n is symbolic where a number is needed" in text
+    assert re.search(r"\(called at .*test_dynamic.py:\d+\)", text)

@@ -24,7 +24,7 @@ from meta.frontend.torch.dynamo.memory import (
     symbol_reader,
     symbol_sources,
 )
-from meta.frontend.torch.dynamo.options import Options
+from meta.frontend.torch.dynamo.options import Options, compile_record
 from meta.frontend.torch.dynamo.outputs import getter, receiver, returned
 from meta.frontend.torch.dynamo.recorded import RecordedCalls
 from meta.frontend.torch.dynamo.report import GraphReport
@@ -35,7 +35,6 @@ from meta.frontend.torch.dynamo.split import dependent_nodes, split_graph
 from meta.frontend.torch.errors import IndexRangeError
 from meta.ir.type import TensorType, leaf_types
 from meta.modes import scoped
-from meta.vm.compilation import compile_record
 from meta.vm.cuda_graph import GraphRecorder
 from meta.vm.lower.choose import private_memory
 from meta.vm.program import Program

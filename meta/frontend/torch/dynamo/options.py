@@ -6,9 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
+from meta.device import Device
 from meta.errors import ArgumentError, NotSupportedError, did_you_mean
 from meta.frontend.torch.dynamo.report import RANDOM, Fallback
 from meta.op.dispatch import with_dialect
+from meta.tracing import Record
+from meta.vm.arguments import RecordSource
+from meta.vm.compilation import compile as compiled
+from meta.vm.executor import Executor
+from meta.vm.program import Program
 
 T = TypeVar("T")
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -89,3 +95,16 @@ def _checked(name: str, value: Any) -> Any:
     elif not isinstance(value, bool):
         raise ArgumentError("torch.compile", f"{name} is {value!r:.80}", "True or False")
     return value
+
+
+def compile_record(
+    record: Record, device: Device, *, fuse: bool, graphs: bool, copied_bytes: int | None
+) -> Program:  # fmt: skip
+    """The program of a record, which is called with raw tensors: `program.machine.main`.
+
+    copied_bytes: how many bytes are copied in each call, where calls are recorded as CUDA graphs. If graphs repay that,
+        the program takes the memory of its tensors (`program.loaded.destinations`)."""
+    executor: Executor[..., Any] = compiled(RecordSource(record), device, fuse=fuse, graphs=graphs)
+    executor._copied_bytes = copied_bytes
+    executor.graphs |= copied_bytes is not None
+    return executor._compile(record, record.module)
