@@ -18,6 +18,7 @@ from typing import Final
 from meta import __version__
 from meta.deploy.emit import ProgramText, emit, identifier
 from meta.deploy.objects import KernelObjects, kernel_objects
+from meta.deploy.tables import unsupported
 from meta.deploy.templates import example, makefile, pkg_config
 from meta.deploy.toolchain import RUNTIME, toolchain
 from meta.errors import ArgumentError
@@ -85,6 +86,8 @@ def _write_folder(folder: Path, name: str, objects: KernelObjects, text: Program
 
 def _linked(name: str, objects: KernelObjects, text: ProgramText, *, shared: bool) -> bytes:
     """A library of the program, its kernels and the runtime."""
+    if shared and objects.cpu.architecture == "wasm32":
+        raise unsupported(f"{objects.cpu.triple} has no shared libraries", 'format="archive" or "c"')
     tools = toolchain(objects.cpu)
     tools.check()
     with TemporaryDirectory(prefix="meta-") as temporary:
