@@ -13,7 +13,7 @@ from meta.cli import model_inputs
 from meta.cli.formats import FORMATS, Request, format_of
 from meta.errors import ArgumentError
 from meta.ir.type import TensorType
-from meta.vm.dynamic_sizes import example
+from meta.tracing.open_sizes import example
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
