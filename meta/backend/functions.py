@@ -99,9 +99,14 @@ def on_arrays(function: Callable[..., Any], call: CallInfo) -> Kernel:
     import numpy as np
 
     dtypes = [t.dtype for t in (*call.tensors(), *call.outputs())]
+    parts = [(i, each) for i, each in enumerate(call.layouts) if each is not None]
 
     def run(*tensors: Any) -> None:
         arrays = [to_numpy(x, dtype, x.shape, CPU) for x, dtype in zip(tensors, dtypes, strict=True)]
+        for i, part in parts:
+            memory = arrays[i].reshape(-1)[part.offset :]
+            strides = [stride * memory.itemsize for stride in part.strides]
+            arrays[i] = np.lib.stride_tricks.as_strided(memory, part.shape, strides)
         with np.errstate(all="ignore"):  # infinities and NaN are ordinary results
             function(*arrays)
 

@@ -1,5 +1,6 @@
 """The intermediate representation: a small typed language in A-normal form, printed, read, checked and rewritten.
 
+layout                                  tensors in the memory of others: shapes, strides and offsets
 expr, type, module                      the nodes, places in the user's code and calls, their types, programs
 builder                                 writing IR binding by binding, which tracing and passes do
 printer                                 the text of programs, and of the values in them
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from meta.ir import builder as builder
     from meta.ir import equality as equality
     from meta.ir import expr as expr
+    from meta.ir import layout as layout
     from meta.ir import lexer as lexer
     from meta.ir import literal_parser as literal_parser
     from meta.ir import module as module

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeGuard
 from meta.device import Device
 from meta.dtype import is_complex
 from meta.errors import IRError, user_location
+from meta.ir.layout import StridedLayout
 from meta.ir.type import FunctionType, Pattern, TensorType, TupleType, Type, flat_types
 from meta.records import record
 from meta.schema._dsl import Schema, TensorLike
@@ -281,20 +282,29 @@ def arg_types(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @record(eq=False)
 class CallInfo:
-    """A call as a dialect sees it: `args` in schema order, tensors as types, everything else as values."""
+    """A call as a dialect sees it: `args` in schema order, tensors as types, everything else as values.
+
+    layouts: of the operands in the tensors that the kernel gets in their place, None for those that it gets themselves;
+        () if it gets all of them. Only implementations that take strides are asked for such kernels."""
 
     op: OpLike
     args: tuple[Any, ...]
     out: Type
     device: Device
+    layouts: tuple[StridedLayout | None, ...] = ()
     _facts: dict[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False)
     """What its methods have found out: every candidate and every limit asks for it."""
 
     def tensors(self) -> tuple[TensorType, ...]:
-        """The types of the inputs a kernel is called with."""
+        """The types of the operands."""
         if "tensors" not in self._facts:
             self._facts["tensors"] = tuple(flat_types(self.args))
         return self._facts["tensors"]
+
+    def sources(self) -> tuple[TensorType, ...]:
+        """The types of the tensors that a kernel gets for its operands: others where operands have layouts."""
+        pairs = zip(self.tensors(), self.layouts or (None,) * len(self.tensors()), strict=True)
+        return tuple(kind if layout is None else kind.with_shape(layout.source) for kind, layout in pairs)
 
     def outputs(self) -> tuple[TensorType, ...]:
         """The types of the results."""

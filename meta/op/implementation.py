@@ -68,6 +68,8 @@ class ImplementationOptions(TypedDict, total=False):
         one on uninitialised tensors while other kernels compile; it must only write its results.
     prefers_channels_last: for operators with an argument of that name: whether a call with it takes less time than
         without. None: it does not.
+    strided: whether its kernel for a call reads operands in the layouts of the call (`CallInfo.layouts`). None: it
+        reads row-major operands only.
     """
 
     plevel: int | None
@@ -76,6 +78,7 @@ class ImplementationOptions(TypedDict, total=False):
     eager_only: bool
     slow_start: bool
     prefers_channels_last: Callable[[CallInfo], bool] | None
+    strided: Callable[[CallInfo], bool] | None
 
 
 @record(eq=False)
@@ -328,7 +331,7 @@ def check_options(subject: str, options: ImplementationOptions) -> None:
     if unknown:
         raise TypeError(f"implement() got an unexpected keyword argument {unknown[0]!r}")
     check_plevel(subject, options.get("plevel"), or_none=True)
-    for name in ("accepts", "confirm", "prefers_channels_last"):
+    for name in ("accepts", "confirm", "prefers_channels_last", "strided"):
         check_callable(subject, name, options.get(name), "a function of a CallInfo")
 
 

@@ -25,7 +25,7 @@ from meta.modes import checks_always
 from meta.op.decompose.loss import Logits
 from meta.op.registry import Op, get
 from meta.passes.cuts import find_cut, has_zeros_behind
-from meta.passes.rewriting import Scope, by_op, plain_call, rewrite_pass
+from meta.passes.rewriting import VIEWS, Scope, by_op, emit, is_elementwise, plain_call, rewrite_pass
 from meta.tracing.emitter import emit_decomposition, recording
 from meta.tracing.symbol import Symbol
 
@@ -84,7 +84,22 @@ def _elementwise(scope: Scope, x: Any) -> Call | None:
     return call if all(s in ((), x.type.shape, (*x.type.shape[:-1], 1)) for s in shapes) else None
 
 
+def _before_view(scope: Scope, x: Any) -> Any:
+    """x = reshape(f(y)) as f(reshape(y)), for an elementwise operator of tensors of one shape; else x itself."""
+    view = plain_call(scope.definition(x), *VIEWS)
+    source: Any = None if view is None else view.args[0]
+    call = None if view is None else plain_call(scope.definition(source))
+    if call is None or not is_elementwise(call, source.type):
+        return x
+    tensors: list[Any] = [a for a in call.args if isinstance(a, ATOMS)]
+    if any(a.type.shape != source.type.shape for a in tensors):
+        return x
+    args = [emit(scope, "reshape", a, x.type.shape) if isinstance(a, ATOMS) else a for a in call.args]
+    return scope.call(call.op, tuple(args))
+
+
 def _picked(scope: Scope, x: Any, place: tuple[Any, ...]) -> Atom:
+    x = _before_view(scope, x)
     call = _elementwise(scope, x)
     if call is None:
         return scope.call(get("gather"), (x, *place))

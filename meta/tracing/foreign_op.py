@@ -8,15 +8,15 @@ from typing import Any
 
 from meta.ir.type import Type
 from meta.modes import modes
+from meta.op.grad.rule import ProgramOp
 from meta.op.implementation import Implementation
-from meta.op.registry import Op
 from meta.records import record
 from meta.schema._dsl import Arg, Schema, Str, TensorList
 
 
 @record(eq=False)
-class ForeignOp(Op):
-    """An operator that is made for one program and not registered: a function of a library on tensors.
+class ForeignOp(ProgramOp):
+    """A function of a library on tensors, for one program.
 
     implementation: its only one. It has no gradient, and the text of a program with it cannot be parsed."""
 
@@ -40,6 +40,7 @@ def emit_foreign_call(
         doc,
         amp="keep",
         complex="as_is",
+        rule=None,
         implementation=implementation,
     )
     assert modes.emit is not None, "calls are emitted into traces"

@@ -69,6 +69,7 @@ class LoopOp(ProgramOp):
     reverse: from the last element to the first.
     """
 
+    rule: GradRule = field(kw_only=True)
     body: FunctionExpr | None = field(kw_only=True)
     result: TupleType = field(kw_only=True)
     carried: int = field(kw_only=True)

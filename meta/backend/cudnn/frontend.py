@@ -95,9 +95,14 @@ class OperationGraph:
         """Release the graph; it cannot run afterwards."""
         self.graph = self._launch = self._pointers = None
 
-    def input(self, number: int, shape: Sequence[int], dtype: str = "", *, channels_last: bool = False) -> Any:
-        """Declare a row-major input tensor; with `channels_last`, its second axis has stride 1."""
-        strides = channels_last_strides(shape) if channels_last else row_major_strides(shape)
+    def input(
+        self, number: int, shape: Sequence[int], dtype: str = "", *, channels_last: bool = False,
+        strides: Sequence[int] | None = None,
+    ) -> Any:  # fmt: skip
+        """Declare an input tensor with strides, row-major by default; with `channels_last`, its second axis has stride
+        1."""
+        if strides is None:
+            strides = channels_last_strides(shape) if channels_last else row_major_strides(shape)
         return self.graph.tensor(
             dim=list(shape), stride=list(strides), data_type=data_type(dtype or self.dtype), uid=number
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from meta.records import record
 
 if TYPE_CHECKING:
     from meta.ir.expr import CallInfo
+    from meta.ir.layout import StridedLayout
 
 Kernel = Callable[..., Any]
 
@@ -52,21 +53,37 @@ class Native:
 def kernel(payload: Any, call: CallInfo) -> Kernel:
     """The payload as `kernel(*inputs, *outputs)` on raw tensors."""
     if isinstance(payload, Native):
-        return payload.build(call) or kernel(payload.other, call)
+        return (None if call.layouts else payload.build(call)) or kernel(payload.other, call)
     is_built = isinstance(payload, Specialised)
     return on_torch(payload.build(call) if is_built else bind(payload, call, "its torch implementation"), call)
 
 
 def on_torch(function: Callable[..., Any], call: CallInfo) -> Kernel:
     """`function(*inputs, *outputs)` on torch tensors as a kernel on raw tensors, on the current stream of a GPU.
+    Operands with a layout are views.
 
     The GPU need not be torch's current one, which ATen's kernels set themselves; see `on_device`."""
     types = (*call.tensors(), *call.outputs())
+    if call.layouts:
+        function = _on_parts(function, call.layouts)
     if any(is_complex(t.dtype) for t in types):
         run = _on_complex_views(function, [is_complex(t.dtype) for t in types])
     else:
         run = _on_views(function, len(types))
     return _on_stream(run, call.device) if call.device.kind == "cuda" else run
+
+
+def _on_parts(function: Callable[..., Any], layouts: Sequence[StridedLayout | None]) -> Callable[..., Any]:
+    """`function` on views of its first arguments."""
+    parts = [(i, each.shape, each.strides, each.offset) for i, each in enumerate(layouts) if each is not None]
+
+    def run(*tensors: torch.Tensor) -> Any:
+        views = list(tensors)
+        for i, shape, strides, offset in parts:
+            views[i] = tensors[i].as_strided(shape, strides, offset)
+        return function(*views)
+
+    return run
 
 
 def _on_views(function: Callable[..., Any], count: int) -> Kernel:

@@ -154,9 +154,9 @@ class _Standard(Lowering):
         inner = self.normal(scope, value)
         return self.bind_as(scope, "", inner.ty, inner)
 
-    def kernel(self, kernel_spec: KernelSpec, choice: Choice) -> Any:
+    def kernel(self, kernel_spec: KernelSpec, choice: Choice, is_fed: bool) -> Any:
         before = len(self.kernels)
-        target = super().kernel(kernel_spec, choice)
+        target = super().kernel(kernel_spec, choice, is_fed)
         if len(self.kernels) > before:
             func = portable(self.builder.get()[target])
             self.builder.update_func(target, func)

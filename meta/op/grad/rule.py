@@ -99,9 +99,9 @@ class GradRule:
 
 @record(eq=False)
 class ProgramOp(Op):
-    """An operator that is made for one call of a program and not registered. rule: its gradient."""
+    """An operator that is made for one call of a program and not registered. rule: its gradient, None without one."""
 
-    rule: GradRule = field(kw_only=True)
+    rule: GradRule | None = field(kw_only=True)
 
 
 def conjugated(rule: GradRule) -> GradRule:

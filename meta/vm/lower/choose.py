@@ -26,6 +26,7 @@ from meta.modes import modes, scoped
 from meta.op import positions
 from meta.op.dispatch import CallInfo, Candidate, Implementation, accepting, foremost_candidates, implementation
 from meta.op.registry import Op, check_registered
+from meta.passes.fold_views import fold_views, strided_call
 from meta.passes.lift_closures import lift_closures
 from meta.passes.manager import Pipeline
 from meta.passes.outline_branches import outline_branches
@@ -68,7 +69,8 @@ def packed_name(choice: Choice) -> str:
     others in this process has distinct names, because TVM keeps the kernels of those for existing programs."""
     info = choice.info
     implementation = choice.implementation
-    facts = repr((info.args, info.out, info.device, implementation.identity or implementation.generation))
+    version = implementation.identity or implementation.generation
+    facts = repr((info.args, info.out, info.device, version, info.layouts))
     checked = ".checked" if choice.checked else ""
     return f"meta.{implementation.name}{checked}.{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
 
@@ -114,20 +116,21 @@ class Choices:
         """Choose for a call; raises DispatchError when no dialect accepts it, DeviceError for another device."""
         if isinstance(call.op, LoopOp):
             return
-        if not isinstance(call.op, ForeignOp):
-            check_registered(call.op)
-        if isinstance(call.op, (Var, GlobalVar)) or call.op.view:
+        asked, layouts = strided_call(call)
+        if not isinstance(asked.op, ForeignOp):
+            check_registered(asked.op)
+        if isinstance(asked.op, (Var, GlobalVar)) or asked.op.view:
             return
-        if is_open(call):
-            self.open.append(call)
+        if is_open(asked):
+            self.open.append(asked)
             return
-        args = arg_types(call.args)
-        key = (call.op.name, call.dialect, args, repr(args), call.type)
+        args = arg_types(asked.args)
+        key = (asked.op.name, asked.dialect, args, repr((args, layouts)), asked.type)
         choice = self._by_types.get(key)
         if choice is None:
-            info = CallInfo(cast(Op, call.op), args, call.type, self._device(call))
+            info = CallInfo(cast(Op, asked.op), args, asked.type, self._device(asked), layouts)
             checked = positions.checks_always() and positions.is_checked(info)
-            choice = self._by_types[key] = replace(self._choose(info, call.dialect), checked=checked)
+            choice = self._by_types[key] = replace(self._choose(info, asked.dialect), checked=checked)
         self.by_call[call] = choice
 
     def _device(self, call: Call) -> Device:
@@ -137,11 +140,9 @@ class Choices:
         wrong = min(map(str, devices - {self.device}), default="")
         if wrong:
             raise DeviceError(
-                "vm",
-                f"{call.op_name} is on {wrong}",
-                f"{self.device}, for which the program is compiled",
+                "vm", f"{call.op_name} is on {wrong}", f"{self.device}, for which the program is compiled",
                 f'compile(..., device="{wrong}") or move the arrays',
-            )
+            )  # fmt: skip
         return self.device
 
     def _choose(self, info: CallInfo, dialect: str | None) -> Choice:
@@ -225,7 +226,7 @@ class Source:
         return any(choice.checked or choice.info.op.name == "all_reduce_when" for choice in self.choices.listed())
 
 
-_FIRST_ORDER = Pipeline((lift_closures, tail_loops, outline_branches))
+_FIRST_ORDER = Pipeline((lift_closures, tail_loops, outline_branches, fold_views))
 
 
 def prepare(module: Module, device: Device, budget: int | None = None) -> Source:
@@ -266,14 +267,10 @@ def register_kernels(source: Source) -> None:
         register_calls(loops_of(source.module), source.choices.open)
     for name, choice in source.choices.packed().items():
         if tvm.get_global_func(name, allow_missing=True) is None:
-            implementation, info = choice.implementation, choice.info
-            kernel = (
-                implementation.checked_kernel(info)
-                if choice.checked
-                else implementation.dialect.kernel(implementation, info)
-            )
+            own, info = choice.implementation, choice.info
+            kernel = own.checked_kernel(info) if choice.checked else own.dialect.kernel(own, info)
             tvm.register_global_func(name, kept(kernel), override=True)
-            if info.op.family == "collective" and implementation.dialect.name == "torch":
+            if info.op.family == "collective" and own.dialect.name == "torch":
                 _register_halves(name, kernel, info.device)
 
 

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from meta.backend.memory.numpy_arrays import as_pairs
 from meta.backend.tvm import adapter as tvm
@@ -19,17 +19,19 @@ from meta.ir.expr import Atom, Block, Call, Constant, Expr, FunctionExpr, Global
 from meta.ir.module import Module
 from meta.ir.printer import to_array
 from meta.ir.type import FunctionType, TensorType, TupleType, Type, stored
+from meta.ir.visitor import use_counts, walk
 from meta.passes.tail_loops import LOOP
 from meta.tracing.loop_op import LoopOp
 from meta.tree import leaves_of
 from meta.vm.lower.calls import CHECK_FUNCTION, LOOP_FUNCTION, Calls, function_name, loop_of
 from meta.vm.lower.choose import Choice, Choices, Source, packed_name
-from meta.vm.lower.recompute import TAKERS, recomputed
+from meta.vm.lower.recompute import TAKERS, recomputed, taker
 
 _OP_PATTERN = {"opaque": 8, "softmax": 8}
 """Relax's numbers for patterns that its own analysis of loops must not decide."""
-_GPU_OP_PATTERN = {**_OP_PATTERN, "reduce": 3}
-"""On GPUs, reductions fuse with the elementwise operators before them, which have more elements than those after."""
+_REDUCTION: Final = 3
+"""Relax's number for reductions that fuse with the elementwise operators before them, which have more elements than
+those after. On the CPU only reductions of such operators have it; kernels of others can fuse with those after."""
 
 
 def _variable_name(name: str) -> str:
@@ -130,7 +132,9 @@ class Lowering:
         self.calls = calls
         self.choices = choices
         # Tensors that kernels compute anew; on the CPU there are none.
-        self.recipes = recomputed(module, choices) if choices.device.kind == "cuda" else {}
+        on_gpu = choices.device.kind == "cuda"
+        self.recipes = recomputed(module, choices) if on_gpu else {}
+        self.feeding = set[Atom]() if on_gpu else set(_feeding(module, choices))
         self.builder = tvm.BlockBuilder()
         self.globals: dict[str, Any] = {}
         self.kernels: dict[Any, Any] = {}
@@ -251,7 +255,7 @@ class Lowering:
         outs = [scope.types.type(t) for t in choice.info.outputs()]
         args = tvm.RelaxTuple(operands)
         if choice.compiled:
-            kernel = self.tir(choice, sizes)
+            kernel = self.tir(choice, sizes, not self.feeding.isdisjoint(_tensors(call.args)))
             self.name(kernel.name_hint, choice.implementation.name, call)
             result = tvm.call_tir(kernel, args, outs)
         else:
@@ -329,14 +333,17 @@ class Lowering:
         self.ops[target.name_hint] = "reshape"
         return target
 
-    def tir(self, choice: Choice, sizes: frozenset[int]) -> Any:
-        """The compiled kernel of a call, which takes the sizes at the positions `sizes` as arguments."""
+    def tir(self, choice: Choice, sizes: frozenset[int], is_fed: bool) -> Any:
+        """The compiled kernel of a call, which takes the sizes at the positions `sizes` as arguments. is_fed: whether
+        it can fuse with the call before it."""
         numbers = dict.fromkeys(sizes, SizeSpec())
-        return self.kernel(spec(choice.implementation.payload, choice.info, symbolic=False, numbers=numbers), choice)
+        kernel_spec = spec(choice.implementation.payload, choice.info, symbolic=False, numbers=numbers)
+        return self.kernel(kernel_spec, choice, is_fed)
 
-    def kernel(self, kernel_spec: KernelSpec, choice: Choice) -> Any:
+    def kernel(self, kernel_spec: KernelSpec, choice: Choice, is_fed: bool) -> Any:
         """The GlobalVar of the PrimFunc: one for equal calls."""
-        key = (kernel_spec, id(kernel_spec.compute), repr(kernel_spec.args))
+        is_fed = kernel_spec.pattern == "reduce" and (is_fed or choice.info.device.kind == "cuda")
+        key = (kernel_spec, id(kernel_spec.compute), repr(kernel_spec.args), is_fed)
         target = self.kernels.get(key)
         if target is None:
             call = ComputeCall(kernel_spec)
@@ -344,11 +351,21 @@ class Lowering:
                 results = kernel_spec.compute(*call.arguments, **call.options)
             func = call.function(results).function.without_attr("global_symbol")
             takes_sizes = any(isinstance(arg, SizeSpec) for arg in kernel_spec.args)
-            numbers = _GPU_OP_PATTERN if choice.info.device.kind == "cuda" else _OP_PATTERN
-            pattern = numbers.get("opaque" if takes_sizes else kernel_spec.pattern)
+            own = _REDUCTION if is_fed else _OP_PATTERN.get(kernel_spec.pattern)
+            pattern = _OP_PATTERN["opaque"] if takes_sizes else own
             func = func if pattern is None else func.with_attr("op_pattern", pattern)
             target = self.kernels[key] = self.builder.add_func(func, identifier(kernel_spec.name))
         return target
+
+
+def _feeding(module: Module, choices: Choices) -> Iterator[Var]:
+    """The results of compiled elementwise calls that have one reader."""
+    for function in module.functions.values():
+        uses = use_counts(function)
+        for binding in walk(function):
+            call = taker(binding.value, choices)
+            if call is not None and call.op.pattern in ("elemwise", "broadcast") and uses[binding.var] == 1:
+                yield binding.var
 
 
 def _sizes(choice: Choice) -> frozenset[int]:

@@ -16,6 +16,7 @@ from meta.ir.printer import to_text
 from meta.ir.type import Type
 from meta.ir.visitor import walk
 from meta.op.dispatch import with_dialect
+from meta.passes.fold_views import StridedOp, fold_views
 from meta.tree import leaves_of, with_leaves
 from meta.vm.lower.calls import function_name
 from meta.vm.lower.choose import Choices, Source, choose_all, packed_name
@@ -39,7 +40,7 @@ def check_found_again(source: Source, functions: Mapping[str, FunctionExpr]) -> 
         if name not in functions:
             raise _unsaved(choice.implementation.name, "is called in a way that has no text")
     for name, function in functions.items():
-        operator = cast("Call", function.body.bindings[0].value).op_name
+        operator = cast("Call", function.body.bindings[-1].value).op_name
         try:
             parsed = parse(to_text(Module({"main": function}), spans=False))
             names = names_of(_choices(parsed, source.device))
@@ -82,11 +83,13 @@ def _choices(module: Module, device: Device) -> Choices:
     calls = (b.value for function in module.functions.values() for b in walk(function))
     dialects = {call.dialect for call in calls if isinstance(call, Call) and call.dialect}
     with with_dialect(sorted(dialects)):
-        return choose_all(module, device)
+        return choose_all(fold_views(module), device)
 
 
 def call_function(call: Call, dialect: str | None, name: str = "main") -> FunctionExpr:
     """A function of the call's tensors that makes the call."""
+    if isinstance(call.op, StridedOp):
+        return call.op.by_dialect(dialect, name)
     params: list[Var] = []
 
     def parameter(leaf: Any) -> Any:

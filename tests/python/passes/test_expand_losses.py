@@ -88,6 +88,25 @@ def test_losses_of_logarithms(reduction: str, labels: list[int]) -> None:
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=2e-6, atol=1e-7)
 
 
+def test_logits_that_were_reshaped_after_a_cast() -> None:
+    """Models cast logits of rank 3 and reshape them for the loss: one element of each row is cast."""
+    half = tensor_type((2, ROWS // 2, X.shape[1]), "bfloat16")
+
+    def function(x, target, dy):
+        wide = meta.reshape(meta.cast(x, "float32"), X.shape)
+        return of_logarithms("mean", -100)(wide, target, dy)
+
+    before = program(function, half, LABELS, tensor_type(()))
+    after = passes.dce(expanded(before))
+    gathers = [line for line in lines(after) if " = gather(" in line]
+    (source,) = [line.split("gather(")[1].split(",")[0] for line in gathers]
+    assert [line for line in lines(after) if line.startswith(f"{source} = reshape(%x")]
+    rng = np.random.default_rng(0)
+    inputs = [meta.array(rng.normal(0, 3, half.shape), "bfloat16"), meta.array([3, 0, 10, 5, 5, 1]), meta.array(1.0)]
+    for ours, theirs in zip(run(passes.place("cpu")(after), *inputs), run(before, *inputs), strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=2e-6, atol=1e-7)
+
+
 def test_labels_out_of_range_give_nan(monkeypatch: pytest.MonkeyPatch) -> None:
     dy = tensor_type((ROWS,))
     after = passes.place("cpu")(expanded(program(loss_and_gradient("none", -100), X, LABELS, dy)))

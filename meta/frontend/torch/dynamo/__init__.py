@@ -2,6 +2,7 @@
 
 backend    the entry point: AOTAutograd's graphs, `explain`
 options    what `options={...}` accepts
+partition  which values the forward pass saves for the backward pass
 convert    a graph of ATen calls as a program
 split      graphs with sizes that depend on values
 shapes     sizes of torch's fake tensors

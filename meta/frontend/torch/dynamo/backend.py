@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any
 
 import torch
-from functorch.compile import default_partition, min_cut_rematerialization_partition
 from torch._decomp import core_aten_decompositions, get_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch import config as functorch_config
@@ -19,6 +18,7 @@ from torch.utils._pytree import tree_leaves
 from meta.frontend.torch import aten
 from meta.frontend.torch.dynamo.call import compile_graph
 from meta.frontend.torch.dynamo.options import Options, read_options
+from meta.frontend.torch.dynamo.partition import partition_of
 from meta.frontend.torch.dynamo.report import GraphReport, Report
 from meta.frontend.torch.dynamo.roles import Passed
 from meta.passes.expand_losses import LEAST_ELEMENTS
@@ -52,7 +52,7 @@ def compile_backend(
         inference_compiler=_compiler("inference", settings, reports, passed),
         decompositions=decompositions(),
         keep_inference_input_mutations=True,  # programs write them
-        partition_fn=min_cut_rematerialization_partition if settings.partition == "min_cut" else default_partition,
+        partition_fn=partition_of(settings.partition),
     )
     with functorch_config.patch(donated_buffer=False):
         return compiler(module, inputs)

@@ -20,7 +20,14 @@ from meta.errors import MetaError
 from meta.frontend.torch.aten import storage as storage_rows
 from meta.frontend.torch.aten.storage import BY_STRIDES
 from meta.frontend.torch.control_flow import HIGHER_ORDER
-from meta.frontend.torch.dynamo.foreign import ArgumentLayout, foreign_call
+from meta.frontend.torch.dynamo.foreign import (
+    ArgumentLayout,
+    ForeignResult,
+    foreign_call,
+    foreign_result,
+    known_strides,
+    operand_layouts,
+)
 from meta.frontend.torch.dynamo.report import RANDOM, Fallback
 from meta.frontend.torch.dynamo.results import GraphResult, Order, Output, ResultPlan, storage
 from meta.frontend.torch.dynamo.shapes import (
@@ -298,32 +305,23 @@ class _GraphConverter:
         self.fallbacks.append(Fallback(name, reason))
         expected = declared(node)
         leaves, spec = pytree.tree_flatten(expected)
-        types = {i: self.sizes.type(x) for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)}
-        places = self._operand_layouts(node) if random or is_custom(node.target) else ()
-        tensors = iter(self._library(name, runnable(node.target), args, kwargs, types, random=random, layouts=places))
+        results = {i: foreign_result(x, self.sizes) for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)}
+        places = operand_layouts(node, self.sizes) if random or is_custom(node.target) else ()
+        tensors = iter(self._library(name, runnable(node.target), args, kwargs, results, node, layouts=places,
+                                     random=random))  # fmt: skip
         return pytree.tree_unflatten([next(tensors) if isinstance(x, torch.Tensor) else x for x in leaves], spec)
 
     def _library(
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-        types: Mapping[int, TensorType], *, random: bool, layouts: Sequence[ArgumentLayout] = (),
+        results: Mapping[int, ForeignResult], node: Node, *, random: bool, layouts: Sequence[ArgumentLayout] = (),
     ) -> list[Any]:  # fmt: skip
         if not random:
-            return foreign_call(name, function, args, kwargs, types, layouts=layouts)
-        device = next(iter(types.values())).device
+            strides = known_strides(node)
+            return foreign_call(name, function, args, kwargs, results, layouts=layouts, strides=strides)
+        device = next(iter(results.values())).type.device
         token = meta.zeros((1,), "uint8", device) if self.token is None else self.token
-        *values, self.token = foreign_call(name, function, args, kwargs, types, token, layouts)
+        *values, self.token = foreign_call(name, function, args, kwargs, results, token, layouts)
         return values
-
-    def _operand_layouts(self, node: Node) -> list[ArgumentLayout]:
-        """The layout of each tensor among the arguments of a node."""
-        leaves = pytree.tree_leaves((node.args, node.kwargs))
-        fakes = [x.meta.get("val") for x in leaves if isinstance(x, Node)]
-        return [self._operand_layout(fake) for fake in fakes if isinstance(fake, torch.Tensor)]
-
-    def _operand_layout(self, fake: torch.Tensor) -> ArgumentLayout:
-        if is_dense(fake):
-            return ArgumentLayout(dense_order(fake))
-        return ArgumentLayout(None, tuple(map(self.sizes.dim, fake.stride())))
 
     # --- random numbers ----------------------------------------------------------------------------------------------
 
@@ -336,7 +334,8 @@ class _GraphConverter:
         order = dense_order(node.meta["val"][1])  # torch draws in the order of memory
         shape = list(x.shape) if order is None else [x.shape[axis] for axis in order]
         kind = tensor_type(tuple(shape), "bool", x.device)
-        (mask,) = self._library("aten::bernoulli_", _draw_mask, (shape, 1.0 - p), {}, {0: kind}, random=True)
+        drawn = {0: ForeignResult(kind)}
+        (mask,) = self._library("aten::bernoulli_", _draw_mask, (shape, 1.0 - p), {}, drawn, node, random=True)
         mask = mask if order is None else meta.transpose(mask, inverse(order))
         mask_factor = meta.cast(mask, x.dtype)
         return meta.multiply(meta.multiply(x, mask_factor), 0.0 if p == 1 else 1.0 / (1.0 - p)), mask

@@ -11,7 +11,9 @@ from meta.backend.cudnn.frontend import OperationGraph
 from meta.backend.cudnn.handle import Handle, handle_getter
 from meta.backend.cudnn.kernel import Run, product, unsupported_tensors
 from meta.device import Device
+from meta.dtype import itemsize
 from meta.ir.expr import CallInfo
+from meta.ir.layout import StridedLayout
 from meta.op.dialect.cudnn import DIALECT
 
 _Ints = tuple[int, ...]
@@ -24,7 +26,8 @@ _MULTIPLE: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class AttentionProblem:
-    """q, v: shapes of rank 4 (batch, heads, length, features); keys have the features of q and the length of v."""
+    """q, v: shapes of rank 4 (batch, heads, length, features); keys have the features of q and the length of v.
+    strides: of q, k, v, y, lse and dy, None where they are row-major."""
 
     backward: bool
     q: _Ints
@@ -33,6 +36,7 @@ class AttentionProblem:
     causal: bool
     scale: float
     device: Device
+    strides: tuple[_Ints | None, ...] = (None,) * 6
 
     @property
     def k(self) -> _Ints:
@@ -70,7 +74,24 @@ def problem(call: CallInfo) -> AttentionProblem:
         args["causal"],
         1 / math.sqrt(shape[-1]) if scale is None else float(scale),
         call.device,
+        tuple([each and each.strides for each in _rank_4_layouts(call)]),
     )
+
+
+def _rank_4_layouts(call: CallInfo) -> list[StridedLayout | None]:
+    """The layouts of q, k, v, y, lse and dy as tensors of rank 4, None for row-major ones."""
+    layouts = [each and each.reshaped(_reshape_to_rank_4(each.shape)) for each in call.layouts]
+    return [*layouts, *(None,) * (6 - len(layouts))]
+
+
+def reads_strides(call: CallInfo) -> bool:
+    """Whether cuDNN takes the operands where they are: contiguous features in groups of 16 bytes."""
+    layouts = [each for each in _rank_4_layouts(call) if each is not None]
+    if len(layouts) < sum(each is not None for each in call.layouts) or any(call.layouts[LSE - Q : LSE]):
+        return False
+    starts = [n for each in layouts for n in (*each.strides[:-1], each.offset)]
+    aligned = all(n % _MULTIPLE == 0 for n in starts) and all(each.strides[-1] == 1 for each in layouts)
+    return aligned and without_plan(call) is None
 
 
 def unsuited(call: CallInfo) -> str | None:
@@ -95,7 +116,10 @@ def without_plan(call: CallInfo) -> str | None:
 
 def _build_graph(target: AttentionProblem, handle: Handle) -> OperationGraph:
     graph = OperationGraph(str(target), handle, target.dtype, "float32")
-    q, k, v = graph.input(Q, target.q), graph.input(K, target.k), graph.input(V, target.v)
+    strides = target.strides
+    q, k, v = (
+        graph.input(n, shape, strides=strides[n - Q]) for n, shape in ((Q, target.q), (K, target.k), (V, target.v))
+    )
     if not target.backward:
         y, lse = graph.graph.sdpa(
             q=q, k=k, v=v, generate_stats=True, attn_scale=target.scale, use_causal_mask=target.causal
@@ -103,7 +127,8 @@ def _build_graph(target: AttentionProblem, handle: Handle) -> OperationGraph:
         graph.output(y, Y, target.y)
         graph.output(lse, LSE, target.lse, "float32")
         return graph
-    y, dy, lse = graph.input(Y, target.y), graph.input(DY, target.y), graph.input(LSE, target.lse, "float32")
+    y, dy = (graph.input(n, target.y, strides=strides[n - Q]) for n in (Y, DY))
+    lse = graph.input(LSE, target.lse, "float32")
     dq, dk, dv = graph.graph.sdpa_backward(
         q=q, k=k, v=v, o=y, dO=dy, stats=lse, attn_scale=target.scale, use_causal_mask=target.causal
     )
@@ -116,9 +141,13 @@ def _kernel_maker(numbers: _Ints) -> Any:
     def make(call: CallInfo) -> Run:
         current = handle_getter(call.device)
         solution = plans.solve(problem(call), current(), _build_graph)
+        size = itemsize(call.tensors()[0].dtype)
+        starts = [0 if each is None else each.offset * size for each in call.layouts]
+        starts += [0] * (len(numbers) - len(starts))
 
         def run(*raw: Any) -> None:
-            solution.run(current(), {n: t.data_ptr() for n, t in zip(numbers, raw, strict=True)})
+            addresses = {n: t.data_ptr() + start for n, t, start in zip(numbers, raw, starts, strict=True)}
+            solution.run(current(), addresses)
 
         return run
 
@@ -126,7 +155,7 @@ def _kernel_maker(numbers: _Ints) -> Any:
 
 
 _NAME: Final = "attention_with_lse"
-DIALECT.implement(_NAME, _kernel_maker((Q, K, V, Y, LSE)), accepts=unsuited, confirm=without_plan)
-DIALECT.implement(
-    f"{_NAME}_dx", _kernel_maker((Q, K, V, Y, LSE, DY, DQ, DK, DV)), accepts=unsuited, confirm=without_plan
-)
+DIALECT.implement(_NAME, _kernel_maker((Q, K, V, Y, LSE)), accepts=unsuited, confirm=without_plan,
+                  strided=reads_strides)  # fmt: skip
+DIALECT.implement(f"{_NAME}_dx", _kernel_maker((Q, K, V, Y, LSE, DY, DQ, DK, DV)), accepts=unsuited,
+                  confirm=without_plan, strided=reads_strides)  # fmt: skip

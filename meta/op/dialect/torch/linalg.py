@@ -11,7 +11,10 @@ import torch
 from meta import dtype as dtypes
 from meta.backend.torch.bridge import Native, Specialised
 from meta.backend.torch.products import matrix_product
+from meta.dtype import itemsize
 from meta.ir.expr import CallInfo
+from meta.ir.layout import StridedLayout
+from meta.ir.type import TensorType
 from meta.op.dialect.torch import DIALECT
 
 
@@ -77,6 +80,39 @@ def _dense(call: CallInfo) -> Callable[..., Any]:
     return product if bias is None else biased
 
 
+_ALIGNMENT = 16
+"""Bytes that cuBLAS loads at a time."""
+
+
+def _strided_matmul(call: CallInfo) -> bool:
+    """Whether cuBLAS reads the operands of a product where they are."""
+    x1, x2, *_ = call.args
+    alike = x1.ndim == x2.ndim >= 2
+    return alike and call.device.kind == "cuda" and all(map(_has_rows, call.layouts, call.tensors()))
+
+
+def _strided_dense(call: CallInfo) -> bool:
+    layouts = [each and each.reshaped((prod(each.shape[:-1]), each.shape[-1])) for each in call.layouts[:2]]
+    views = all(new is not None for new, old in zip(layouts, call.layouts, strict=False) if old is not None)
+    is_strided = call.device.kind == "cuda" and views and not any(call.layouts[2:])
+    return is_strided and all(map(_has_rows, layouts, call.tensors()))
+
+
+def _has_rows(layout: StridedLayout | None, kind: TensorType) -> bool:
+    """Whether the last two axes of an operand are the rows of a matrix or of a transposed one, and the batch axes have
+    one stride."""
+    if layout is None:
+        return True
+    matrix = layout.reshaped((prod(layout.shape[:-2]), *layout.shape[-2:]))
+    if matrix is None:
+        return False
+    (_, *sizes), (batch, *strides) = matrix.shape, matrix.strides
+    if strides[0] == 1:
+        sizes, strides = sizes[::-1], strides[::-1]
+    aligned = all(n * itemsize(kind.dtype) % _ALIGNMENT == 0 for n in (batch, strides[0], matrix.offset))
+    return aligned and strides[1] == 1 and strides[0] >= sizes[1]
+
+
 def _native_matmul(call: CallInfo) -> Callable[..., Any] | None:
     _, _, transpose_a, transpose_b = call.args
     return matrix_product(call, transposed_a=transpose_a, transposed_b=transpose_b)
@@ -86,5 +122,7 @@ def _native_dense(call: CallInfo) -> Callable[..., Any] | None:
     return matrix_product(call, transposed_b=True, has_bias=call.args[2] is not None)
 
 
-DIALECT.implement("matmul", Native(_native_matmul, Specialised(_matmul)), accepts=_unsupported, slow_start=True)
-DIALECT.implement("dense", Native(_native_dense, Specialised(_dense)), accepts=_unsupported, slow_start=True)
+DIALECT.implement("matmul", Native(_native_matmul, Specialised(_matmul)), accepts=_unsupported, slow_start=True,
+                  strided=_strided_matmul)  # fmt: skip
+DIALECT.implement("dense", Native(_native_dense, Specialised(_dense)), accepts=_unsupported, slow_start=True,
+                  strided=_strided_dense)  # fmt: skip

@@ -20,6 +20,7 @@ from meta.backend.cudnn.c_functions import CFunctions, StatusError
 from meta.device import device
 from meta.errors import ArgumentError, KernelError
 from meta.ir.expr import CallInfo
+from meta.ir.layout import StridedLayout
 from meta.ir.type import TensorType, tensor_type
 from meta.op import dispatch, implementation, work
 from meta.op.dialect.cudnn import DIALECT
@@ -333,6 +334,50 @@ def test_attention(families: Any) -> None:
     assert unsuited(call(name, half, half, odd)) == "12 features of v, a multiple of 8"
     target = families.attention.problem(call(name, half, half, half, causal=True))
     assert (target.q, target.lse, target.causal) == ((2, 1, 5, 8), (2, 1, 5, 1), True)
+
+
+HEADS = StridedLayout((2, 16, 64), (2, 4, 16, 8), (1024, 8, 64, 1), 32)
+"""Four heads of half of a product's features."""
+
+
+@pytest.mark.parametrize(
+    ("layouts", "strides"),
+    [
+        ((HEADS, None, None), (HEADS.strides, None, None)),
+        ((HEADS, replace(HEADS, offset=0), HEADS), (HEADS.strides,) * 3),
+        ((replace(HEADS, offset=4), None, None), None),  # not at a multiple of 16 bytes
+        ((replace(HEADS, strides=(1024, 8, 2, 1)), None, None), None),
+        (
+            (StridedLayout((2, 4, 8, 16), (2, 4, 16, 8), (512, 128, 1, 16)), None, None),
+            None,
+        ),  # features are not contiguous
+    ],
+)
+def test_attention_reads_strides(
+    families: Any, layouts: tuple[StridedLayout | None, ...], strides: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    family = families.attention
+    monkeypatch.setattr(family, "without_plan", lambda call: None)
+    half = t(2, 4, 16, 8, dtype="bfloat16")
+    strided = replace(call("attention_with_lse", half, half, half), layouts=layouts)
+    assert family.reads_strides(strided) is (strides is not None)
+    if strides is not None:
+        assert family.problem(strided).strides[:3] == strides
+
+
+def test_attention_of_rank_3_reads_strides(families: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leading axes are one axis to cuDNN, if one stride steps through them; logarithms are row-major."""
+    family = families.attention
+    monkeypatch.setattr(family, "without_plan", lambda call: None)
+    half, lse = t(8, 16, 8, dtype="bfloat16"), t(8, 16)
+    rows = StridedLayout((8, 16, 32), (8, 16, 8), (512, 32, 1), 8)
+    gradient = call("attention_with_lse_dx", half, half, half, half, lse, half)
+    strided = replace(gradient, layouts=(rows, None, None, None, None, rows))
+    assert family.reads_strides(strided)
+    assert family.problem(strided).strides == ((512, 512, 32, 1), None, None, None, None, (512, 512, 32, 1))
+    assert not family.reads_strides(
+        replace(gradient, layouts=(rows, *(None,) * 3, StridedLayout((16, 8), (8, 16), (1, 8)), None))
+    )
 
 
 def test_convolutions_by_their_tensors(families: Any) -> None:
