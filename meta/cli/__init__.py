@@ -1,4 +1,5 @@
-"""The command line: `python -m meta codegen | demo | env | op | ops | explain | import | plan | relay | torch`."""
+"""The command line: `python -m meta codegen | demo | deploy | env | op | ops | explain | import | plan | relay |
+torch`."""
 
 from __future__ import annotations
 
@@ -25,6 +26,7 @@ GROUPS = {
     "models": {
         "import": "read a model of another system: report what is supported, import it, run it, profile it",
         "relay": "the same as import --run",
+        "deploy": "write a model as C for another machine, with its kernels, weights, a runtime and a Makefile",
         "plan": "print what a training step keeps on each rank and communicates, on any number of ranks",
     },
     "this machine": {
@@ -40,6 +42,7 @@ EXAMPLES = """examples:
   python -m meta op new my_op --package my_package
   python -m meta explain matmul "(64, 32) float32" "(32, 16) float32"
   python -m meta import model.onnx --run --size batch=8
+  python -m meta deploy model.onnx --target aarch64-linux-gnu -o model/
 """
 
 MODULES = {"import": "import_model", "torch": "torch_package"}

@@ -15,7 +15,6 @@ from meta.backend.tvm import cpu as cpus
 from meta.backend.tvm.cpu import CpuTarget
 from meta.backend.tvm.library import compile_functions, compiling, object_code
 from meta.backend.tvm.parallel import threads
-from meta.deploy.description import check_kernels
 from meta.errors import KernelError, NotSupportedError
 from meta.records import record
 from meta.vm.build.generate import plan_source
@@ -49,10 +48,11 @@ def kernel_objects(program: Program, *, fuse: bool = True, prefix: str = "") -> 
     Raises NotSupportedError, with the operator, for a program that calls kernels of other libraries; KernelError, with
     the operators, for a kernel that cannot be compiled for the CPU."""
     source = program.source
-    if source.device.kind != "cpu":
-        raise NotSupportedError("deploy", f"the program is for {source.device}", "programs for the CPU")
-    check_kernels(source)
-    planned = plan_source(source, fuse=fuse)
+    packed = sorted({choice.implementation.name for choice in source.choices.packed().values()})
+    if packed or source.device.kind != "cpu":
+        problem = f"the program calls {', '.join(packed[:5])}" if packed else f"the program is for {source.device}"
+        raise NotSupportedError("deploy", problem, "only kernels of TVM, for the CPU", "compile it with `target`")
+    planned = plan_source(source, fuse=fuse, arena=True)
     functions: dict[str, Any] = {
         str(name.name_hint): f for name, f in planned.module.functions.items() if isinstance(f, tvm.PrimFunc)
     }

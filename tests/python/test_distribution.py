@@ -44,7 +44,8 @@ def test_tvm_is_pinned() -> None:
         ("meta", "py.typed"),
         ("meta.op.grad", "derivatives.yaml"),
         ("meta.frontend.relay.text", "grammar.lark"),
-        ("meta.vm.saved", "meta_program.h"),
+        ("meta.deploy", "runtime/meta_program.h"),
+        ("meta.deploy", "runtime/threads.c"),
     ],
 )
 def test_data_files_are_installed(package: str, file: str) -> None:

@@ -27,6 +27,7 @@ from meta.vm.plan.verify import expected_values, verify
 @dataclass(frozen=True, slots=True)
 class Planned:
     """kernels: the operators in each PrimFunc and packed function, by name.  main: the calls of "main".
+    others: the calls of the functions that it calls.
     module: ready for code generation, but for `finish`.  memory: what the plan allocates.
     trade: what a budget of memory costs, None without one.
     checks: whether kernels check the shapes of their arguments, as some were not proved to have results of the
@@ -40,6 +41,7 @@ class Planned:
     trade: MemoryTrade | None = None
     checks: bool = False
     destinations: Destinations | None = None
+    others: tuple[KernelList, ...] = ()
 
 
 def plan(source: Source, lowered: Lowered, target: Any, *, fuse: bool, arena: bool = False) -> Planned:
@@ -104,7 +106,8 @@ def _emitted(
     out = tvm.relax_transform.Normalize()(tvm.IRModule(functions_out, attrs=module.attrs))
     kernels = {name: ops for name, ops in functions.kernels.items() if name in used or name.startswith("meta.")}
     destinations = emitters[0].described() if takes_memory else None
-    return Planned(out, kernels, planned[0], planned_bytes(planned, functions), trade, checks, destinations)
+    memory = planned_bytes(planned, functions)
+    return Planned(out, kernels, planned[0], memory, trade, checks, destinations, tuple(planned[1:]))
 
 
 def _callee(name: str) -> Any:

@@ -1,0 +1,480 @@
+/* Open, run and close programs, and what their kernels call. */
+#include "meta_runtime.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* --- errors ------------------------------------------------------------------------------------------------------ */
+
+static _Thread_local meta_program *running; /* the program whose kernels this thread runs */
+
+meta_program *meta_set_running(meta_program *program) {
+  meta_program *before = running;
+  running = program;
+  return before;
+}
+
+int meta_fail(meta_program *program, int code, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(program->text, sizeof program->text, format, arguments);
+  va_end(arguments);
+  return program->code_of_error = code;
+}
+
+const char *meta_program_error(const meta_program *program) {
+  return program == NULL ? "the program did not open" : program->text;
+}
+
+const char *meta_error_text(int code) {
+  static const char *const texts[] = {
+      "no error", "the code is of another version of the runtime, or for another machine", "an invalid argument",
+      "a wrong number of tensors", "a wrong dtype", "a wrong shape", "an address that is not aligned",
+      "an unknown name", "weights are not loaded", "memory ran out", "a file cannot be opened, read or written",
+      "a file is not in the safetensors format, or not whole", "a kernel refused its arguments"};
+  return code >= 0 && code < (int)(sizeof texts / sizeof *texts) ? texts[code] : "an unknown code";
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------ */
+
+static void *default_allocate(void *context, size_t bytes, size_t alignment) {
+  (void)context;
+  return aligned_alloc(alignment, bytes);
+}
+
+static void default_release(void *context, void *memory) {
+  (void)context;
+  free(memory);
+}
+
+void *meta_allocate(meta_program *program, size_t bytes) {
+  if (bytes > SIZE_MAX - META_ALIGNMENT) return NULL;
+  size_t rounded = bytes < META_ALIGNMENT ? META_ALIGNMENT : (bytes + META_ALIGNMENT - 1) / META_ALIGNMENT * META_ALIGNMENT;
+  return program->options.allocate(program->options.context, rounded, META_ALIGNMENT);
+}
+
+void meta_release(meta_program *program, void *memory) {
+  if (memory != NULL) program->options.release(program->options.context, memory);
+}
+
+void meta_place(meta_program *program, uint32_t slot, void *memory) {
+  program->slots[slot] = memory;
+  for (uint32_t i = program->code->slots[slot]; i != 0; i = program->code->views[i].next)
+    program->views[i].data = (char *)memory + program->code->views[i].offset;
+}
+
+/* The bytes of a tensor; SIZE_MAX where no memory could hold it. */
+size_t meta_bytes(const meta_view *view) {
+  size_t bytes = (size_t)(view->bits + 7) / 8;
+  for (int32_t i = 0; i < view->ndim; ++i) {
+    if (view->shape[i] <= 0) return 0;
+    if ((uint64_t)view->shape[i] > (SIZE_MAX - META_ALIGNMENT) / bytes) return SIZE_MAX;
+    bytes *= (size_t)view->shape[i];
+  }
+  return bytes;
+}
+
+int meta_take(meta_program *program, uint32_t slot, uint32_t view) {
+  size_t bytes = meta_bytes(&program->views[view]);
+  meta_drop(program, slot);
+  void *memory = meta_allocate(program, bytes);
+  if (memory == NULL)
+    return meta_fail(program, META_ERROR_MEMORY, "memory ran out: a tensor needs %llu bytes", (unsigned long long)bytes);
+  program->kinds[slot] = META_TEMPORARY;
+  meta_place(program, slot, memory);
+  return META_OK;
+}
+
+void meta_drop(meta_program *program, uint32_t slot) {
+  if (program->kinds[slot] != META_TEMPORARY) return;
+  meta_release(program, program->slots[slot]);
+  program->kinds[slot] = META_BORROWED;
+  program->slots[slot] = NULL;
+}
+
+void meta_copy(meta_program *program, uint32_t source, uint32_t target) {
+  const meta_view *from = &program->views[source], *to = &program->views[target];
+  if (from->data != to->data) memcpy(to->data, from->data, meta_bytes(from));
+}
+
+/* --- open and close ---------------------------------------------------------------------------------------------- */
+
+/* The bytes of a parameter, rounded to the next place in the block of weights; 0 for those that are not in it. */
+static size_t weight_bytes(const meta_program *program, int32_t i) {
+  int32_t role = program->code->parameters[i].role;
+  if (role == META_INPUT || role == META_RESULT) return 0;
+  size_t bytes = meta_bytes(&program->views[program->code->parameter_views[i]]);
+  return (bytes + META_ALIGNMENT - 1) / META_ALIGNMENT * META_ALIGNMENT;
+}
+
+static int open_tables(meta_program *program) {
+  const meta_program_code *code = program->code;
+  size_t views = (size_t)code->view_count, values = (size_t)code->argument_count, sizes = (size_t)code->size_count;
+  program->views = meta_allocate(program, views * sizeof *program->views);
+  program->values = meta_allocate(program, values * sizeof *program->values);
+  program->slots = meta_allocate(program, (size_t)code->slot_count * sizeof *program->slots);
+  program->kinds = meta_allocate(program, (size_t)code->slot_count);
+  program->sizes = code->opens ? meta_allocate(program, sizes * sizeof *program->sizes) : (int64_t *)(uintptr_t)code->sizes;
+  if (!program->views || !program->values || !program->slots || !program->kinds || !program->sizes)
+    return META_ERROR_MEMORY;
+  if (code->opens) memcpy(program->sizes, code->sizes, sizes * sizeof *program->sizes);
+  memset(program->slots, 0, (size_t)code->slot_count * sizeof *program->slots);
+  memset(program->kinds, META_BORROWED, (size_t)code->slot_count);
+  for (size_t i = 0; i < views; ++i) {
+    const meta_view_record *record = &code->views[i];
+    program->views[i] = (meta_view){NULL, 1, 0, record->ndim, record->code, record->bits, 1,
+                                    program->sizes + record->shape, NULL, 0};
+  }
+  for (size_t i = 0; i < values; ++i) {
+    int32_t argument = code->arguments[i];
+    meta_value *value = &program->values[i];
+    *value = (meta_value){argument < 0 ? 1 : 7, 0, {0}};
+    if (argument < 0) value->as.integer = program->sizes[~argument];
+    else value->as.pointer = &program->views[argument];
+  }
+  program->allocated = views * sizeof *program->views + values * sizeof *program->values + (code->opens ? sizes * 8 : 0);
+  return META_OK;
+}
+
+static int open_memory(meta_program *program) {
+  const meta_program_code *code = program->code;
+  for (int32_t i = 0; i < code->parameter_count; ++i) program->state_bytes += weight_bytes(program, i);
+  program->state = meta_allocate(program, program->state_bytes);
+  program->arena = code->arena > SIZE_MAX ? NULL : meta_allocate(program, (size_t)code->arena);
+  if (!program->state || !program->arena) return META_ERROR_MEMORY;
+  program->allocated += program->state_bytes + (size_t)code->arena;
+  if (code->weights != NULL) memcpy(program->state, code->weights, program->state_bytes);
+  meta_place(program, 0, program->arena);
+  for (int32_t i = 0; i < code->constant_count; ++i)
+    meta_place(program, code->constants[i].slot, (void *)(uintptr_t)code->constants[i].data);
+  size_t offset = 0;
+  for (int32_t i = 0; i < code->parameter_count; ++i) {
+    int32_t role = code->parameters[i].role;
+    if (role == META_INPUT || role == META_RESULT) continue;
+    if (code->weights != NULL) program->kinds[1 + i] = META_LOADED;
+    meta_place(program, (uint32_t)(1 + i), program->state + offset);
+    offset += weight_bytes(program, i);
+  }
+  return META_OK;
+}
+
+int meta_program_open(meta_program **out, const meta_program_code *code, const meta_options *options) {
+  if (out == NULL || code == NULL) return META_ERROR_ARGUMENT;
+  *out = NULL;
+  if (code->version != META_PROGRAM_VERSION || code->pointer_bytes != (int32_t)sizeof(void *)) return META_ERROR_VERSION;
+  meta_options chosen = options == NULL ? (meta_options){0, NULL, NULL, NULL} : *options;
+  if ((chosen.allocate == NULL) != (chosen.release == NULL) || chosen.threads < 0) return META_ERROR_ARGUMENT;
+  if (chosen.allocate == NULL) {
+    chosen.allocate = default_allocate;
+    chosen.release = default_release;
+  }
+  meta_program head = {.code = code, .options = chosen}, *program = meta_allocate(&head, sizeof head);
+  if (program == NULL) return META_ERROR_MEMORY;
+  *program = head;
+  int status = open_tables(program);
+  if (!status) status = open_memory(program);
+  if (status) {
+    meta_program_close(program);
+    return status;
+  }
+  if (chosen.threads > 1) program->team = meta_team_open(program, chosen.threads);
+  *out = program;
+  return META_OK;
+}
+
+void meta_program_close(meta_program *program) {
+  if (program == NULL) return;
+  meta_team_close(program, program->team);
+  for (int32_t i = 0; program->slots && program->kinds && i < program->code->slot_count; ++i)
+    if (program->kinds[i] == META_TEMPORARY || program->kinds[i] == META_KEPT) meta_release(program, program->slots[i]);
+  meta_release(program, program->arena);
+  meta_release(program, program->state);
+  if (program->code->opens) meta_release(program, program->sizes);
+  meta_release(program, program->kinds);
+  meta_release(program, program->slots);
+  meta_release(program, program->values);
+  meta_release(program, program->views);
+  meta_release(program, program);
+}
+
+/* --- parameters -------------------------------------------------------------------------------------------------- */
+
+const meta_parameter *meta_program_parameter(const meta_program *program, meta_role role, int index) {
+  if (program == NULL || index < 0) return NULL;
+  for (int32_t i = 0; i < program->code->parameter_count; ++i)
+    if (program->code->parameters[i].role == (int32_t)role && index-- == 0) return &program->code->parameters[i];
+  return NULL;
+}
+
+int meta_program_tensor(meta_program *program, const char *name, meta_tensor *tensor) {
+  if (program == NULL || name == NULL || tensor == NULL) return META_ERROR_ARGUMENT;
+  for (int32_t i = 0; i < program->code->parameter_count; ++i) {
+    const meta_parameter *parameter = &program->code->parameters[i];
+    if (parameter->role == META_INPUT || parameter->role == META_RESULT || strcmp(parameter->name, name)) continue;
+    *tensor = (meta_tensor){program->slots[1 + i], {0}, parameter->ndim, parameter->dtype};
+    memcpy(tensor->shape, parameter->shape, (size_t)parameter->ndim * sizeof *tensor->shape);
+    program->kinds[1 + i] = META_LOADED;
+    return META_OK;
+  }
+  return meta_fail(program, META_ERROR_NAME, "there is no state or constant '%.80s' in %s", name, program->code->name);
+}
+
+void meta_program_seed(meta_program *program, int64_t seed) {
+  for (int32_t i = 0; program != NULL && i < program->code->parameter_count; ++i) {
+    if (program->code->parameters[i].role != META_RANDOM) continue;
+    int64_t key[2] = {seed, 0};
+    memcpy(program->slots[1 + i], key, sizeof key);
+    program->kinds[1 + i] = META_LOADED;
+  }
+}
+
+size_t meta_program_memory(const meta_program *program) { return program == NULL ? 0 : program->allocated; }
+
+/* --- run --------------------------------------------------------------------------------------------------------- */
+
+static int check_tensor(meta_program *program, const meta_parameter *parameter, const meta_tensor *tensor) {
+  if (tensor->dtype != parameter->dtype)
+    return meta_fail(program, META_ERROR_DTYPE, "'%s' has dtype %d; expected %d", parameter->name, (int)tensor->dtype,
+                     (int)parameter->dtype);
+  if (tensor->ndim != parameter->ndim)
+    return meta_fail(program, META_ERROR_SHAPE, "'%s' has %d axes; expected %d", parameter->name, (int)tensor->ndim,
+                     (int)parameter->ndim);
+  int empty = 0;
+  for (int32_t i = 0; i < parameter->ndim; ++i) {
+    int64_t size = tensor->shape[i], expected = parameter->shape[i];
+    if (expected < 0 ? size < 0 : size != expected)
+      return meta_fail(program, META_ERROR_SHAPE, "axis %d of '%s' has the size %lld; expected %lld", (int)i,
+                       parameter->name, (long long)size, (long long)expected);
+    empty |= size == 0;
+  }
+  if (tensor->data == NULL && !empty)
+    return meta_fail(program, META_ERROR_ARGUMENT, "the data of '%s' is NULL", parameter->name);
+  if ((uintptr_t)tensor->data % META_ALIGNMENT)
+    return meta_fail(program, META_ERROR_ALIGNMENT, "'%s' does not start at a multiple of %d bytes", parameter->name,
+                     META_ALIGNMENT);
+  return META_OK;
+}
+
+/* Whether the memory of two slots overlaps. */
+static int overlap(const meta_program *program, int32_t a, int32_t b) {
+  size_t first = meta_bytes(&program->views[program->code->parameter_views[a]]);
+  size_t second = meta_bytes(&program->views[program->code->parameter_views[b]]);
+  uintptr_t x = (uintptr_t)program->slots[1 + a], y = (uintptr_t)program->slots[1 + b];
+  return x && y && x < y + second && y < x + first;
+}
+
+/* Refuse memory of the caller that is written, and is part of another tensor of the call or of the program. */
+static int check_overlaps(meta_program *program) {
+  const meta_program_code *code = program->code;
+  for (int32_t i = 0; i < code->parameter_count; ++i) {
+    const meta_parameter *one = &code->parameters[i];
+    if ((one->role != META_INPUT && one->role != META_RESULT) || program->kinds[1 + i] == META_KEPT) continue;
+    for (int32_t j = 0; j < code->parameter_count; ++j) {
+      const meta_parameter *other = &code->parameters[j];
+      int written = one->role == META_RESULT || one->updated || other->role == META_RESULT || other->updated;
+      if (i != j && written && overlap(program, i, j))
+        return meta_fail(program, META_ERROR_ARGUMENT, "'%s' and '%s' share memory, and a run writes to one of them",
+                         one->name, other->name);
+    }
+  }
+  return META_OK;
+}
+
+static int place_results(meta_program *program, const meta_tensor *results, int32_t first) {
+  const meta_program_code *code = program->code;
+  for (int32_t i = first; i < code->parameter_count; ++i) {
+    const meta_tensor *result = &results[i - first];
+    meta_parameter expected = code->parameters[i];
+    const meta_view *view = &program->views[code->parameter_views[i]];
+    uint32_t slot = (uint32_t)(1 + i);
+    if (result->data != NULL) {
+      expected.shape = view->shape;
+      int status = check_tensor(program, &expected, result);
+      if (status) return status;
+    }
+    if (program->kinds[slot] == META_KEPT && (result->data != NULL || code->opens)) {
+      meta_release(program, program->slots[slot]);
+      program->kinds[slot] = META_BORROWED;
+    }
+    if (result->data != NULL) {
+      meta_place(program, slot, result->data);
+    } else if (program->kinds[slot] != META_KEPT) {
+      int status = meta_take(program, slot, code->parameter_views[i]);
+      if (status) return status;
+      program->kinds[slot] = META_KEPT;
+    }
+  }
+  return META_OK;
+}
+
+static int prepare(meta_program *program, const meta_tensor *inputs, int count, const meta_tensor *results,
+                   int result_count) {
+  const meta_program_code *code = program->code;
+  int32_t expected = 0, first = code->parameter_count - code->result_count;
+  while (expected < first && code->parameters[expected].role == META_INPUT) ++expected;
+  if (count != expected || (count > 0 && inputs == NULL))
+    return meta_fail(program, META_ERROR_COUNT, "%d inputs; %s takes %d", count, code->name, (int)expected);
+  if (result_count != code->result_count || (result_count > 0 && results == NULL))
+    return meta_fail(program, META_ERROR_COUNT, "%d results; %s returns %d", result_count, code->name,
+                     (int)code->result_count);
+  for (int32_t i = 0; i < count; ++i) {
+    int status = check_tensor(program, &code->parameters[i], &inputs[i]);
+    if (status) return status;
+    meta_place(program, (uint32_t)(1 + i), inputs[i].data);
+  }
+  for (int32_t i = expected; i < first; ++i)
+    if (program->kinds[1 + i] != META_LOADED)
+      return meta_fail(program, META_ERROR_STATE, "'%s' has no values; load weights first", code->parameters[i].name);
+  if (code->measure != NULL) {
+    int status = code->measure(program, inputs);
+    if (status) return status;
+  }
+  int status = place_results(program, results, first);
+  return status ? status : check_overlaps(program);
+}
+
+int meta_program_run(meta_program *program, const meta_tensor *inputs, int count, meta_tensor *results,
+                     int result_count) {
+  if (program == NULL) return META_ERROR_ARGUMENT;
+  const meta_program_code *code = program->code;
+  program->code_of_error = META_OK;
+  program->text[0] = 0;
+  int status = prepare(program, inputs, count, results, result_count);
+  if (!status) {
+    meta_program *before = meta_set_running(program);
+    status = code->run(program);
+    meta_set_running(before);
+  }
+  for (int32_t i = 1 + code->parameter_count; i < code->slot_count; ++i) meta_drop(program, (uint32_t)i);
+  if (status) return status;
+  int32_t first = code->parameter_count - code->result_count;
+  for (int32_t i = 0, generator = 0; i < first; ++i) {
+    if (code->parameters[i].role != META_RANDOM) continue;
+    int64_t *key = program->slots[1 + i];
+    key[1] = (int64_t)((uint64_t)key[1] + (uint64_t)code->keys[generator++]);
+  }
+  for (int32_t i = 0; i < result_count; ++i) {
+    const meta_parameter *parameter = &code->parameters[first + i];
+    const meta_view *view = &program->views[code->parameter_views[first + i]];
+    results[i].data = program->slots[1 + first + i];
+    results[i].ndim = parameter->ndim;
+    results[i].dtype = parameter->dtype;
+    memcpy(results[i].shape, view->shape, (size_t)parameter->ndim * sizeof *view->shape);
+  }
+  return META_OK;
+}
+
+int meta_call(meta_program *program, meta_kernel *kernel, const meta_value *arguments, int32_t count) {
+  meta_value result = {0, 0, {0}};
+  if (kernel(NULL, arguments, count, &result) == 0) return META_OK;
+  if (program->text[0] == 0) return meta_fail(program, META_ERROR_KERNEL, "a kernel failed");
+  return program->code_of_error;
+}
+
+/* --- loops ------------------------------------------------------------------------------------------------------- */
+
+void meta_begin(meta_program *program, const meta_carry *carries, int count, int64_t steps) {
+  for (int i = 0; i < count; ++i) {
+    const meta_carry *carry = &carries[i];
+    meta_place(program, carry->parameter, program->views[carry->first].data);
+    meta_place(program, carry->result, program->views[steps % 2 ? carry->last : carry->spare].data);
+  }
+}
+
+void meta_advance(meta_program *program, const meta_carry *carries, int count) {
+  for (int i = 0; i < count; ++i) {
+    const meta_carry *carry = &carries[i];
+    void *written = program->slots[carry->result], *last = program->views[carry->last].data;
+    meta_place(program, carry->parameter, written);
+    meta_place(program, carry->result, written == last ? program->views[carry->spare].data : last);
+  }
+}
+
+void meta_finish(meta_program *program, const meta_carry *carries, int count) {
+  for (int i = 0; i < count; ++i) {
+    const meta_view *last = &program->views[carries[i].last];
+    void *value = program->slots[carries[i].parameter];
+    if (value != last->data) memcpy(last->data, value, meta_bytes(last));
+  }
+}
+
+static char *row_of(const meta_program *program, const meta_rows *rows, int64_t index, size_t *bytes) {
+  const meta_view *stack = &program->views[rows->stack];
+  *bytes = meta_bytes(stack) / (size_t)stack->shape[0];
+  return (char *)stack->data + *bytes * (size_t)index;
+}
+
+void meta_read_rows(meta_program *program, const meta_rows *rows, int count, int64_t index) {
+  for (int i = 0; i < count; ++i) {
+    size_t bytes;
+    char *row = row_of(program, &rows[i], index, &bytes);
+    if (rows[i].row) row = memcpy(program->views[rows[i].row].data, row, bytes);
+    meta_place(program, rows[i].slot, row);
+  }
+}
+
+void meta_write_rows(meta_program *program, const meta_rows *rows, int count, int64_t index) {
+  for (int i = 0; i < count; ++i) {
+    size_t bytes;
+    char *row = row_of(program, &rows[i], index, &bytes);
+    meta_place(program, rows[i].slot, rows[i].row ? program->views[rows[i].row].data : row);
+  }
+}
+
+void meta_store_rows(meta_program *program, const meta_rows *rows, int count, int64_t index) {
+  for (int i = 0; i < count; ++i) {
+    size_t bytes;
+    char *row = row_of(program, &rows[i], index, &bytes);
+    if (rows[i].row) memcpy(row, program->views[rows[i].row].data, bytes);
+  }
+}
+
+/* --- what kernels call ------------------------------------------------------------------------------------------- */
+
+void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **parts, int32_t count);
+void TVMFFIErrorSetRaisedFromCStr(const char *kind, const char *text);
+void *TVMBackendAllocWorkspace(int device, int index, uint64_t bytes, int code, int bits);
+int TVMBackendFreeWorkspace(int device, int index, void *memory);
+
+/* Kernels call some functions by variables of theirs, which are weak. */
+extern void (*__TVMFFIErrorSetRaisedFromCStrParts)(const char *, const char **, int32_t);
+extern void (*__TVMFFIErrorSetRaisedFromCStr)(const char *, const char *);
+extern void *(*__TVMBackendAllocWorkspace)(int, int, uint64_t, int, int);
+extern int (*__TVMBackendFreeWorkspace)(int, int, void *);
+void (*__TVMFFIErrorSetRaisedFromCStrParts)(const char *, const char **, int32_t) = TVMFFIErrorSetRaisedFromCStrParts;
+void (*__TVMFFIErrorSetRaisedFromCStr)(const char *, const char *) = TVMFFIErrorSetRaisedFromCStr;
+void *(*__TVMBackendAllocWorkspace)(int, int, uint64_t, int, int) = TVMBackendAllocWorkspace;
+int (*__TVMBackendFreeWorkspace)(int, int, void *) = TVMBackendFreeWorkspace;
+
+void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **parts, int32_t count) {
+  (void)kind;
+  meta_program *program = running;
+  if (program == NULL || program->text[0]) return; /* the first error stays */
+  char text[META_TEXT];
+  size_t length = 0;
+  for (int32_t i = 0; i < count; ++i)
+    for (const char *c = parts[i] ? parts[i] : ""; *c && length + 1 < sizeof text; ++c) text[length++] = *c;
+  text[length] = 0;
+  meta_fail(program, META_ERROR_KERNEL, "%s", length ? text : "a kernel failed");
+}
+
+void TVMFFIErrorSetRaisedFromCStr(const char *kind, const char *text) {
+  TVMFFIErrorSetRaisedFromCStrParts(kind, &text, 1);
+}
+
+void *TVMBackendAllocWorkspace(int device, int index, uint64_t bytes, int code, int bits) {
+  (void)device, (void)index, (void)code, (void)bits;
+  meta_program *program = running;
+  void *memory = program == NULL || bytes > SIZE_MAX ? NULL : meta_allocate(program, (size_t)bytes);
+  if (memory == NULL && program != NULL)
+    meta_fail(program, META_ERROR_MEMORY, "memory ran out: a kernel needs %llu bytes for intermediate values",
+              (unsigned long long)bytes);
+  return memory;
+}
+
+int TVMBackendFreeWorkspace(int device, int index, void *memory) {
+  (void)device, (void)index;
+  if (running != NULL) meta_release(running, memory);
+  return 0;
+}
