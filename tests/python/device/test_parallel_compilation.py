@@ -1,7 +1,9 @@
-"""Kernels for a GPU, compiled by several processes: the results of one process. The module is skipped without a GPU."""
+"""Kernels for a GPU, compiled by several processes: the results of one process, and no memory of the GPU in the others.
+The module is skipped without a GPU."""
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,14 @@ from tests.python.optim.training import Network, batches
 
 if "cuda" not in get_testable_devices():
     pytest.skip("this machine has no CUDA device", allow_module_level=True)
+
+
+GPU = re.compile(r"/dev/nvidia\d")
+
+
+def open_files(pid: int) -> list[str]:
+    folder = Path(f"/proc/{pid}/fd")
+    return [str(path.readlink()) for path in folder.iterdir() if path.is_symlink()]
 
 
 def train(folder: Path, jobs: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
@@ -45,6 +55,7 @@ def test_results_do_not_depend_on_the_processes(tmp_path: Path, monkeypatch: pyt
     try:
         several = train(tmp_path, "2", monkeypatch)
         assert processes.running() == 2
+        assert not [path for worker in processes._workers for path in open_files(worker.pid) if GPU.match(path)]
     finally:
         processes.stop()
     for ours, theirs in zip(several, train(tmp_path, "1", monkeypatch), strict=True):

@@ -1,7 +1,8 @@
 """The processes that compile, started for large programs and reused while programs follow each other.
 
 They are new processes and not forks, because a fork after CUDA has started, or while other threads run, is not safe.
-Each imports TVM (0.2 GB); NVRTC takes up to 0.3 GB more.
+Each imports TVM (0.2 GB); NVRTC takes up to 0.3 GB more. They see no GPU: a context of each would take 0.5 GB of its
+memory.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from meta._generated import limits
 from meta.backend.tvm.parallel.threads import jobs as jobs
@@ -118,6 +120,7 @@ def _stop_at_exit() -> None:
 
 
 _workers: list[subprocess.Popen[bytes]] = []
+_SETTINGS: Final = {"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
 def _start() -> subprocess.Popen[bytes]:
@@ -127,7 +130,7 @@ def _start() -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(folders), "TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        env={**os.environ, **_SETTINGS, "PYTHONPATH": os.pathsep.join(folders)},
         start_new_session=True,  # Ctrl-C is for the caller, which ends them
     )
 
