@@ -26,7 +26,7 @@ from benchmarks.problems import Shape, sample
 from benchmarks.schedules import Condition
 from meta._generated import limits as constants
 from meta.backend.memory import allocation
-from meta.backend.tvm.target import cpu_features
+from meta.backend.tvm import cpu as cpus
 from meta.op.dispatch import with_dialect
 from meta.testing.generic import make_call
 from meta.testing.samples import Sample, T
@@ -276,7 +276,9 @@ def machine(device: str) -> str:
         major, minor = torch.cuda.get_device_capability()
         return f"sm_{major}{minor}"
     names = {"avx512f": "AVX-512", "avx2": "AVX2", "sve": "SVE", "neon": "NEON"}
-    return next((name for feature, name in names.items() if feature in cpu_features()), platform.machine())
+    return next(
+        (name for feature, name in names.items() if feature in cpus.features_of(cpus.host())), platform.machine()
+    )
 
 
 def rewritten(text: str, row: Row, stamp: str) -> str:

@@ -35,7 +35,8 @@ def read_by_package() -> frozenset[str]:
 
 def test_every_variable_is_listed() -> None:
     assert "META_CACHE_DIR" in read_by_package()
-    assert not read_by_package() - LISTED
+    macros = re.findall(r"\bMETA_\w+", (ROOT / "meta/deploy/runtime/meta_program.h").read_text(encoding="utf-8"))
+    assert not read_by_package() - LISTED - set(macros)
 
 
 def test_listed_variables_of_the_package_are_read() -> None:

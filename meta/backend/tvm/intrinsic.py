@@ -58,7 +58,10 @@ def _register(full: str, inputs: int, like: str, lowerings: Mapping[str, Lowerin
 
 
 def bind(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
-    """`body` of a variable bound to `value`, so that the value is computed once."""
+    """`body` of a variable bound to `value`, so that the value is computed once; of the value itself where it reads
+    nothing, since TVM folds some copies of it and then takes the bindings of one variable for different ones."""
+    if not tvm.tirx.analysis.undefined_vars(value):
+        return body(value)
     var, within = binding(value)
     return within(body(var))
 

@@ -52,13 +52,13 @@ def _unwritten(function: FunctionExpr, choices: Choices) -> set[Var]:
     """The large tensors of a function whose readers are all kernels that can compute them."""
     atoms_read: set[Atom] = {atom for block in walk_blocks(function) for atom in reads(block.result)}
     for binding in walk(function):
-        if taker(binding.value, choices) is None:
+        if _taker(binding.value, choices) is None:
             atoms_read.update(reads(binding.value))
     sizes = {b.var: b.var.type.nbytes for b in walk(function) if isinstance(b.var.type, TensorType)}
     return {v for v, n in sizes.items() if v not in atoms_read and isinstance(n, int) and n >= limits.UNWRITTEN_BYTES}
 
 
-def taker(value: Any, choices: Choices) -> Any:
+def _taker(value: Any, choices: Choices) -> Any:
     """The value if it is the call of a compiled kernel of a pattern in TAKERS; else None."""
     if not isinstance(value, Call) or not isinstance(value.op, Op) or value.op.view or is_open(value):
         return None
@@ -67,7 +67,7 @@ def taker(value: Any, choices: Choices) -> Any:
 
 def _recipe(binding: Binding, unwritten: bool, recipes: Mapping[Var, _Recipe], choices: Choices) -> _Recipe | None:
     """How the tensor of a binding is computed if it is such a tensor. recipes: the recipes of earlier bindings."""
-    call, kind = taker(binding.value, choices), binding.var.type
+    call, kind = _taker(binding.value, choices), binding.var.type
     if call is None or not isinstance(kind, TensorType) or not isinstance(kind.nbytes, int):
         return None
     tensors: list[Any] = [leaf for leaf in leaves_of(call.args) if isinstance(leaf, (Var, Constant))]

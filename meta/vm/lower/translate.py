@@ -20,12 +20,13 @@ from meta.ir.module import Module
 from meta.ir.printer import to_array
 from meta.ir.type import FunctionType, TensorType, TupleType, Type, stored
 from meta.ir.visitor import use_counts, walk
+from meta.op.registry import Op
 from meta.passes.tail_loops import LOOP
 from meta.tracing.loop_op import LoopOp
 from meta.tree import leaves_of
 from meta.vm.lower.calls import CHECK_FUNCTION, LOOP_FUNCTION, Calls, function_name, loop_of
 from meta.vm.lower.choose import Choice, Choices, Source, packed_name
-from meta.vm.lower.recompute import TAKERS, recomputed, taker
+from meta.vm.lower.recompute import TAKERS, recomputed
 
 _OP_PATTERN = {"opaque": 8, "softmax": 8}
 """Relax's numbers for patterns that its own analysis of loops must not decide."""
@@ -134,7 +135,7 @@ class Lowering:
         # Tensors that kernels compute anew; on the CPU there are none.
         on_gpu = choices.device.kind == "cuda"
         self.recipes = recomputed(module, choices) if on_gpu else {}
-        self.feeding = set[Atom]() if on_gpu else set(_feeding(module, choices))
+        self.feeding = set[Atom]() if on_gpu else set(_feeding(module))
         self.builder = tvm.BlockBuilder()
         self.globals: dict[str, Any] = {}
         self.kernels: dict[Any, Any] = {}
@@ -358,14 +359,13 @@ class Lowering:
         return target
 
 
-def _feeding(module: Module, choices: Choices) -> Iterator[Var]:
-    """The results of compiled elementwise calls that have one reader."""
+def _feeding(module: Module) -> Iterator[Var]:
+    """The results of elementwise operators that have one reader."""
     for function in module.functions.values():
         uses = use_counts(function)
-        for binding in walk(function):
-            call = taker(binding.value, choices)
-            if call is not None and call.op.pattern in ("elemwise", "broadcast") and uses[binding.var] == 1:
-                yield binding.var
+        for var, value in ((b.var, b.value) for b in walk(function)):
+            if isinstance(value, Call) and isinstance(value.op, Op) and value.op.pattern in ("elemwise", "broadcast"):
+                yield from (var,) if uses[var] == 1 else ()
 
 
 def _sizes(choice: Choice) -> frozenset[int]:

@@ -15,6 +15,8 @@ from meta.errors import ArgumentError, NotSupportedError
 from tests.python.deploy.building import HOST, build, executor_of, write_program
 from tests.python.deploy.programs import CASES
 
+pytestmark = pytest.mark.usefixtures("remove_operators")
+
 
 def test_wrong_calls_return_codes(tmp_path: Path) -> None:
     HOST.require()

@@ -11,6 +11,8 @@ import pytest
 from tests.python.deploy.building import MACHINES, Machine, build, decode, encode, executor_of, expected, write_program
 from tests.python.deploy.programs import CASES
 
+pytestmark = pytest.mark.usefixtures("remove_operators")
+
 DRIVER = Path(__file__).with_name("driver.c")
 
 

@@ -266,3 +266,10 @@ def test_functions_treat_empty_axes_apart() -> None:
     assert [executor(_rows(count)).item() >= 0 for count in (3, 0, 2)] == [True, False, True]
     with pytest.raises(ArgumentError, match="with n = 0"):
         meta.vm.compile(lambda x, y: (x, y), dynamic={"x": {0: "n"}, "y": {0: "n"}})(_rows(0), _rows(2))
+
+
+def test_numbers_of_open_sizes_are_rounded_where_they_are_computed() -> None:
+    executor = meta.vm.compile(
+        lambda x: meta.full((x.shape[0],), -0.5, dtype="bfloat16") * 2.0 + 0.5, dynamic={"x": {0: "n"}}
+    )
+    assert executor(_rows(3)).tolist() == [-0.5] * 3

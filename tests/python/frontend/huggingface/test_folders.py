@@ -187,7 +187,7 @@ def test_what_an_unknown_architecture_lacks(folder: Path) -> None:
     assert "MISSING  model.layers.*.self_attn.sinks" in str(examination)
     with pytest.raises(UnsupportedError) as error:
         huggingface.load(folder)
-    text = "not one of llama, mistral, qwen2, qwen3, gemma, gpt2; the model of llama lacks "
+    text = "not one of llama, mistral, qwen2, qwen3, gemma, gpt2, bert, t5; the model of llama lacks "
     assert f"model_type is 'gptoss', {text}model.layers.*.self_attn.sinks" in str(error.value)
 
 

@@ -112,17 +112,21 @@ def reduces_contiguous_axis(block: ComputeBlock) -> bool:
     last = block.node.iter_vars[-1].var
     moving = [load for load in blocks.list_loads(block) if any(blocks.uses_variable(i, last) for i in load.indices)]
     return bool(moving) and all(
-        _is_adjacent(load.indices[-1], last) and not any(blocks.uses_variable(i, last) for i in load.indices[:-1])
+        _is_adjacent(block, load.indices[-1], last)
+        and not any(blocks.uses_variable(i, last) for i in load.indices[:-1])
         for load in moving
     )
 
 
-def _is_adjacent(index: Any, variable: Any) -> bool:
-    """Whether an index grows by 1 with a variable: the variable, or its sum with what does not depend on it."""
+def _is_adjacent(block: ComputeBlock, index: Any, variable: Any) -> bool:
+    """Whether an index is the variable, or its sum with what depends neither on it nor on results, as windows do."""
     if not isinstance(index, tvm.tirx.Add):
         return index.same_as(variable)
+    others = [variable, *(v.var for v, kind in zip(block.node.iter_vars, block.kinds, strict=True) if kind == "S")]
     pairs = ((index.a, index.b), (index.b, index.a))
-    return any(_is_adjacent(a, variable) and not blocks.uses_variable(b, variable) for a, b in pairs)
+    return any(
+        _is_adjacent(block, a, variable) and not any(blocks.uses_variable(b, v) for v in others) for a, b in pairs
+    )
 
 
 def _schedule_passes(sch: tvm.Schedule, all_blocks: list[ComputeBlock], row_axes: int) -> None:
