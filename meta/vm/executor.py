@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
@@ -81,7 +82,7 @@ class Executor(Generic[P, R]):
         self._record = module_record(what) if isinstance(what, Module) else recorder_of(what)
         self._whole = isinstance(what, Module)
         self._passes: tuple[Transform, ...] = (passes,) if callable(passes) else tuple(passes or ())
-        stated = open_sizes(dynamic, self._whole) or getattr(what, "open_sizes", None)
+        stated = getattr(what, "open_sizes", None) if dynamic is None else open_sizes(dynamic, self._whole)
         self._sizes = Specialisations(self._name, stated)
         self._dialects = modes.dialects
         self._runs: dict[Any, Runner] = {}
@@ -245,7 +246,7 @@ class Executor(Generic[P, R]):
             return self._specialised(args, kwargs, converted)
         if not kwargs and len(args) == len(inputs) and all(isinstance(x, NDArray) for x in args):
             types = tuple([x.type for x in args])
-            run = program.checked(lambda inputs: self._run(tuple(inputs), {}))
+            run = self._checked(program)
             if sizes and not stated:
                 run = self._sizes.counted(run, call, lambda: self._runs.pop(types, None))
             self._runs[types] = run
@@ -290,12 +291,23 @@ class Executor(Generic[P, R]):
             self._sizes.refuse(call, "its ranks have to run the same programs")
         return program
 
+    def _checked(self, program: Program) -> Runner:
+        """The call of a program, which first compiles anew if other arrays require gradients than while tracing."""
+        if program.tracked is None:
+            return program.run
+
+        def run(inputs: Sequence[NDArray]) -> Any:
+            return program.run(inputs) if program.is_current(inputs) else self._run(tuple(inputs), {})
+
+        return run
+
     def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any], sizes: OpenSizes | None) -> tracing.Record:
         """A record with these open sizes. What it assumes of sizes that calls have opened becomes its conditions. The
         program also serves calls that record gradients."""
         refuse_symbols(args, kwargs)
         assumed: list[Any] = []
-        with self._lock, GradMode(True), recording(sizes, assumed), without_collection():
+        opened = recording(sizes, assumed) if sizes else nullcontext()
+        with self._lock, GradMode(True), opened, without_collection():
             record = self._record(*args, **kwargs)
         chosen = sizes and not self._sizes.stated
         return replace(record, conditions=(*record.conditions, *assumed)) if chosen else record

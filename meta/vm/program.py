@@ -45,8 +45,3 @@ class Program:
             return True
         arrays = [*inputs, *[x for _, x in self.record.state]]
         return [x._node is not None for x in arrays] == self.tracked
-
-    def checked(self, anew: Runner) -> Runner:
-        """A call, which is `anew` if other arrays require gradients than while tracing."""
-        run = self.run
-        return run if self.tracked is None else lambda inputs: (run if self.is_current(inputs) else anew)(inputs)

@@ -61,9 +61,10 @@ def _name_view(node: Node) -> None:
     """Make a node a call of an operator that torch's partition knows as a view, where there is one that does the
     same."""
     if node.target is _aten.transpose.int:
-        x, *pair = node.args
-        rank = x.meta["val"].ndim  # type: ignore[union-attr]
-        first, second = (int(axis) % rank for axis in pair)  # type: ignore[arg-type]
+        arguments: tuple[Any, ...] = node.args
+        x, *pair = arguments
+        rank = x.meta["val"].ndim
+        first, second = (int(axis) % rank for axis in pair)
         order = list(range(rank))
         order[first], order[second] = second, first
         node.target, node.args = _aten.permute.default, (x, order)
