@@ -2,7 +2,7 @@
 
 python -m benchmarks.decode [--layers 24] [--tokens 16] [--rounds 5]
 
-The shapes are those of Qwen2-0.5B: 494 million weights, head and table of tokens tied. A folder is written, loaded in
+Qwen2-0.5B has the shapes: 494 million weights, head and table of tokens tied. A folder is written, loaded in
 each format, and decoded in turn on one thread; the least time of a token in all rounds counts. Beside it are the
 least times to read as many bytes as the float32 model has: a NumPy sum, and a product of a matrix with a vector.
 """

@@ -95,8 +95,8 @@ def emit(program: Program, objects: KernelObjects, name: str, *, embed: bool = F
     """The program as C. name: an identifier, which the names of its symbols begin with.
     embed: with the values of its state and constants.
 
-    Raises NotSupportedError, with names, for recursion that is no loop, and for results whose sizes depend on
-    values."""
+    Raises NotSupportedError, which names the function or operator, for recursive functions that are not loops, and for
+    results whose sizes depend on the values of tensors."""
     if program.source.choices.open:
         names = ", ".join(sorted({call.op_name for call in program.source.choices.open}))
         raise unsupported(f"the sizes of the results of {names} depend on values", "sizes that follow from inputs")

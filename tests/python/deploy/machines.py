@@ -135,6 +135,6 @@ def _tensor(data: str, dtype: str, shape: Sequence[int]) -> str:
 
 
 def decoded(results: Sequence[bytes], expected: Mapping[str, Any]) -> dict[str, Any]:
-    """The results as arrays like those of this machine, by name."""
+    """The results by name, as arrays of the dtypes and shapes that this machine gets."""
     pairs = zip(results, expected.items(), strict=True)
     return {name: np.frombuffer(data, x.dtype).reshape(x.shape) for data, (name, x) in pairs}

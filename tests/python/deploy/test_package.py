@@ -103,7 +103,7 @@ def test_archives_link_without_special_flags(executor: Any, tmp_path: Path) -> N
 
 
 def test_a_library_is_called_by_python(executor: Any, tmp_path: Path) -> None:
-    """Weights may be in two files, such as those of a base and of what is trained."""
+    """Weights may be in two files: the frozen base in one, what is trained in another."""
     HOST.require()
     executor.save(tmp_path / "counter.so", format="library")
     library = ctypes.CDLL(str(tmp_path / "counter.so"))
