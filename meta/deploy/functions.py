@@ -205,7 +205,7 @@ class _Writer(ArenaFrame):
         return callee
 
     def set_sizes(self, callee: CFunction, operands: Sequence[Operand]) -> None:
-        """Set the symbolic sizes of a called function from its operands. A loop passes one row of an operand, so that the
+        """Set the symbolic sizes of a called function from its operands. A loop passes a row of an operand: the
         parameter has the last axes of the operand."""
         for i, axis, statement in callee.solution:
             parameters = [o.tensor for _, value in callee.source.parameters for o in leaves(value)]
