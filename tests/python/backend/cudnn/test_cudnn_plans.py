@@ -1,4 +1,4 @@
-"""Plans of cuDNN that later processes take from disk, on graphs that need no GPU."""
+"""Plans of cuDNN that later processes take from disk, on graphs that need no GPU; settings of cuDNN."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from meta.backend.cudnn import choices, frontend, plans
+from meta.backend.cudnn import choices, frontend, plans, settings
 from meta.backend.cudnn.c_functions import StatusError
 from meta.device import CPU
+from meta.errors import ArgumentError
 
 
 class Graph:
@@ -257,3 +258,16 @@ def test_a_graph_stays_as_it_is_where_a_plan_does_not_load(empty: Any) -> None:
     assert empty.graph is before
     empty.select(1)
     assert before.built == [1]
+
+
+def test_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("META_CUDNN_TF32", raising=False)
+    assert settings.tf32_allowed()
+    monkeypatch.setenv("META_CUDNN_TF32", "0")
+    assert not settings.tf32_allowed()
+    settings.allow_tf32(True)
+    assert settings.tf32_allowed()
+    settings.allow_tf32(None)
+    monkeypatch.setenv("META_CUDNN_TF32", "maybe")
+    with pytest.raises(ArgumentError, match="META_CUDNN_TF32 is 'maybe'; expected 0 or 1"):
+        settings.tf32_allowed()

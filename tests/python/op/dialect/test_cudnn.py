@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from meta.backend.cuda import driver
-from meta.backend.cudnn import descriptors, kernel, layer_norm, loader, settings
+from meta.backend.cudnn import descriptors, kernel, layer_norm, loader
 from meta.backend.cudnn.c_functions import CFunctions, StatusError
 from meta.device import device
-from meta.errors import ArgumentError, KernelError
+from meta.errors import KernelError
 from meta.ir.expr import CallInfo
 from meta.ir.layout import StridedLayout
 from meta.ir.type import TensorType, tensor_type
@@ -393,19 +393,3 @@ def test_convolutions_by_their_tensors(families: Any) -> None:
     assert not families.conv.problem(
         call("conv1d", t(1, 1, 3, dtype="float16"), t(1, 1, 3, dtype="float16")), True
     ).tf32
-
-
-# --- settings --------------------------------------------------------------------------------------------------------
-
-
-def test_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("META_CUDNN_TF32", raising=False)
-    assert settings.tf32_allowed()
-    monkeypatch.setenv("META_CUDNN_TF32", "0")
-    assert not settings.tf32_allowed()
-    settings.allow_tf32(True)
-    assert settings.tf32_allowed()
-    settings.allow_tf32(None)
-    monkeypatch.setenv("META_CUDNN_TF32", "maybe")
-    with pytest.raises(ArgumentError, match="META_CUDNN_TF32 is 'maybe'; expected 0 or 1"):
-        settings.tf32_allowed()
