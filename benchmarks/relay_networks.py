@@ -14,8 +14,8 @@ import torch
 import meta
 from benchmarks.training_steps import interleaved
 from meta.frontend.relay.api import imported
+from meta.ir.builder import Module
 from meta.ir.expr import Call, Constant, Tuple, Var
-from meta.ir.module import Module
 from meta.ir.printer import to_array
 from meta.op.registry import get
 from scripts.relay_corpus import cases, expectations, parameters

@@ -20,6 +20,7 @@ else:
 
 PATHS: Final = {
     "meta.definition": "meta.op.user.definition",
+    "meta.ir.module": "meta.ir.builder",
     "meta.op.namespaces": "meta.op.user.namespaces",
     "meta.op.registration": "meta.op.user.dialects",
 }

@@ -51,6 +51,10 @@ class Tree:
         for child in self.children:
             yield from child.statics()
 
+    def exact(self) -> tuple[Tree, str]:
+        """A key for the nest. Trees with 1 and True, or with 0.0 and -0.0, are equal, but not the text of the two."""
+        return self, repr([*self.statics()])
+
 
 def is_tuple(value: object) -> TypeIs[tuple[Any, ...]]:
     """Whether it is a tuple, for type checkers: `isinstance` leaves them without the types of the items."""

@@ -9,8 +9,8 @@ from typing import Any, cast
 from meta import tracing
 from meta.dtype import itemsize
 from meta.errors import ArgumentError
+from meta.ir.builder import Module
 from meta.ir.expr import Call, arg_types
-from meta.ir.module import Module
 from meta.ir.type import TensorType, flat_types
 from meta.ir.visitor import walk
 from meta.modes import modes

@@ -12,7 +12,7 @@ from meta.errors import ArgumentError, NotSupportedError
 
 if TYPE_CHECKING:
     from meta.frontend.examination import Examination
-    from meta.ir.module import Module
+    from meta.ir.builder import Module
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from meta.distributed.exchanges import arrays_of
 from meta.distributed.held_arrays import HeldArray
 from meta.dtype import itemsize
 from meta.errors import ArgumentError, NotSupportedError
+from meta.ir.builder import Module
 from meta.ir.expr import Call
-from meta.ir.module import Module
 from meta.ir.type import TensorType, flat_types
 from meta.ir.visitor import walk
 from meta.op.registry import Op

@@ -10,8 +10,8 @@ from meta import tracing
 from meta.device import CPU
 from meta.eager.ndarray import NDArray, with_arrays
 from meta.errors import ArgumentError, NotSupportedError
+from meta.ir.builder import Module
 from meta.ir.expr import MUTATES, Call, Constant, FunctionExpr, Tuple, Var
-from meta.ir.module import Module
 from meta.ir.type import Type
 from meta.ir.visitor import substituted, walk
 from meta.passes.cse import cse, dce

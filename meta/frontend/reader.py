@@ -23,7 +23,7 @@ from meta.frontend.examination import (
     missing_operators,
     problem_text,
 )
-from meta.ir.module import Module
+from meta.ir.builder import Module
 from meta.ir.verifier import verify_once
 from meta.passes.composites import composites
 from meta.passes.place import place

@@ -12,6 +12,7 @@ from meta.eager.call import invoke, state
 from meta.eager.ndarray import NDArray, asarray, copy_of
 from meta.errors import AnomalyError, ArgumentError, IRError
 from meta.ir.analysis import dying
+from meta.ir.builder import Module
 from meta.ir.expr import (
     ATOMS,
     Atom,
@@ -26,7 +27,6 @@ from meta.ir.expr import (
     TupleGetItem,
     Var,
 )
-from meta.ir.module import Module
 from meta.ir.printer import to_array
 from meta.ir.type import Sizes, Type
 from meta.ir.verifier import verify_once

@@ -1,8 +1,8 @@
 """The intermediate representation: a small typed language in A-normal form, printed, read, checked and rewritten.
 
 layout                                  tensors in the memory of others: shapes, strides and offsets
-expr, type, module                      the nodes, places in the user's code and calls, their types, programs
-builder                                 writing IR binding by binding, which tracing and passes do
+expr, type                              the nodes, places in the user's code and calls, their types
+builder                                 programs, and writing IR binding by binding, which tracing and passes do
 printer                                 the text of programs, and of the values in them
 parser, lexer, literal_parser           programs from text: expressions, tokens, values
 visitor                                 walking, other operands and blocks, substitution, renaming, inlining
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from meta.ir import layout as layout
     from meta.ir import lexer as lexer
     from meta.ir import literal_parser as literal_parser
-    from meta.ir import module as module
     from meta.ir import parser as parser
     from meta.ir import printer as printer
     from meta.ir import type as type  # noqa: A004

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any
 
 from meta.dim import names
+from meta.ir.builder import Module
 from meta.ir.expr import Atom, Block, Call, Expr, FunctionExpr, GlobalVar, If, Tuple, TupleGetItem, Var
-from meta.ir.module import Module
 from meta.ir.type import TensorType, Type, flat_types
 from meta.ir.visitor import called_globals, free_vars, nested_blocks, reads, walk
 from meta.records import record

@@ -1,4 +1,4 @@
-"""`Builder`: write IR binding by binding.
+"""`Module`: a program, functions by name. `Builder`: write IR binding by binding.
 
     builder = Builder()
     with builder.function("main", [("x", tensor_type((2, 3)))]) as scope:
@@ -11,11 +11,12 @@ Types are inferred as values are emitted, and each binding remembers the line of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import field
 from typing import Any, TypeVar
 
-from meta.errors import IRError
+from meta.errors import IRError, did_you_mean
 from meta.ir.expr import (
     ATOMS,
     Atom,
@@ -34,10 +35,57 @@ from meta.ir.expr import (
     arg_types,
     user_span,
 )
+from meta.ir.printer import to_text
 from meta.ir.type import FunctionType, Type
 from meta.limits import MAX_DEPTH
+from meta.records import record
 
 Result = Atom | Tuple | Sequence[Atom]
+
+
+def _no_functions() -> dict[str, FunctionExpr]:
+    return {}
+
+
+@record(eq=False)
+class Module:
+    """Functions by name. Immutable: `with_function` gives a new one. verified: whether `verify` has accepted it.
+    contents: the result of `analysis.contents`, once it has been asked for."""
+
+    functions: Mapping[str, FunctionExpr] = field(default_factory=_no_functions)
+    verified: bool = field(default=False, init=False, repr=False)
+    contents: Any = field(default=None, init=False, repr=False)
+
+    def __getitem__(self, name: str) -> FunctionExpr:
+        """The function called `name`; raises IRError when there is none."""
+        function = self.functions.get(name)
+        if function is None:
+            names = ", ".join(self.functions) or "none"
+            hint = did_you_mean(name, self.functions)
+            raise IRError("module", f"there is no function '{name}'", f"one of {names}", hint)
+        return function
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.functions
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.functions)
+
+    @property
+    def main(self) -> FunctionExpr:
+        """The entry function; raises IRError when there is no "main"."""
+        return self["main"]
+
+    def with_function(self, name: str, function: FunctionExpr) -> Module:
+        """This module with `function` added or replaced; the order of the others stays."""
+        return Module({**self.functions, name: function})
+
+    def without(self, *names: str) -> Module:
+        """This module without the functions called `names`."""
+        return Module({name: f for name, f in self.functions.items() if name not in names})
+
+    def __str__(self) -> str:
+        return to_text(self, data=False)
 
 
 class BlockScope:

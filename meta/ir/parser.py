@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from meta.errors import ArgumentError, IRError, RegistryError, did_you_mean
-from meta.ir.builder import applied_type
+from meta.ir.builder import Module, applied_type
 from meta.ir.expr import (
     Atom,
     Binding,
@@ -52,7 +52,6 @@ from meta.ir.literal_parser import (
     parse_type,
     parse_value,
 )
-from meta.ir.module import Module
 from meta.ir.type import FunctionType, TupleType, Type
 from meta.limits import MAX_TYPE_LEAVES
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from meta.errors import IRError
+from meta.ir.builder import Module
 from meta.ir.expr import Binding, Block, FunctionExpr, Var
-from meta.ir.module import Module
 from meta.ir.printer import one_line
 from meta.ir.verifier_rules import (
     BindingRule,

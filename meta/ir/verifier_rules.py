@@ -12,7 +12,7 @@ from typing import Any, cast
 from meta import dim
 from meta.dtype import canonical
 from meta.errors import MetaError
-from meta.ir.builder import applied_type
+from meta.ir.builder import Module, applied_type
 from meta.ir.expr import (
     MUTATES,
     Atom,
@@ -32,7 +32,6 @@ from meta.ir.expr import (
     is_atom_list,
     operands,
 )
-from meta.ir.module import Module
 from meta.ir.printer import attr_text, to_array
 from meta.ir.type import TensorType, Type, leaf_types, tensor_type
 from meta.records import mutable

@@ -113,14 +113,18 @@ def _holds(dtype: str, other: str) -> bool:
 
 
 def require_contracted(
-    shapes: Sequence[Shape], sizes: Sequence[Dim], other_sizes: Sequence[Dim], remedies: Sequence[str], note: str = ""
+    shapes: Sequence[Shape],
+    sizes: tuple[Dim, Dim],
+    other_sizes: tuple[Dim, Dim],
+    remedies: Sequence[str],
+    note: str = "",
 ) -> None:
     """Equal sizes of the two axes that a product sums over. If they are equal with an operand transposed, the error
     says how to transpose it.
 
     shapes: of the operands.  other_sizes: the sizes of those axes with the operand transposed.
     remedies: how to transpose the first operand, and the second.  note: more about the call."""
-    if same_dim(*sizes):
+    if same_shape(sizes[:1], sizes[1:]):
         return
     remedy = ""
     for flags in ((False, True), (True, False), (True, True)):
@@ -142,7 +146,7 @@ def require_same_shape(**types: TensorType) -> None:
 
 def same_shape(a: Shape, b: Shape) -> bool:
     """Whether two shapes are equal. Ties symbolic sizes, as `same_dim` does."""
-    return len(a) == len(b) and all(map(same_dim, a, b))
+    return a == b or (len(a) == len(b) and all(map(same_dim, a, b)))
 
 
 def show(shape: Shape) -> str:
@@ -198,7 +202,7 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
 def _broadcast_axis(shapes: Sequence[Shape], back: int) -> Dim:
     out: Dim = 1
     for shape in shapes:
-        if len(shape) < back or shape[-back] == 1:
+        if len(shape) < back or shape[-back] in (1, out):
             continue
         if out == 1:
             out = shape[-back]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from meta.ir.builder import Builder
+from meta.ir.builder import Builder, Module
 from meta.ir.expr import (
     Atom,
     Binding,
@@ -22,7 +22,6 @@ from meta.ir.expr import (
     is_atom,
     operands,
 )
-from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type
 from meta.ir.visitor import with_operands
 from meta.op.precision import check_policy, data_positions, needs_cast, target_dtype

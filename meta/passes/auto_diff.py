@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from meta.dtype import is_inexact
 from meta.errors import ArgumentError, did_you_mean
+from meta.ir.builder import Module
 from meta.ir.expr import Var
-from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.passes.inline_calls import inline_calls
 from meta.passes.manager import Pass

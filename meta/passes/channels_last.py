@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 from meta._generated import limits
-from meta.ir.builder import Builder
+from meta.ir.builder import Builder, Module
 from meta.ir.expr import (
     Atom,
     Binding,
@@ -37,7 +37,6 @@ from meta.ir.expr import (
     is_atom,
     is_atom_list,
 )
-from meta.ir.module import Module
 from meta.ir.printer import to_array
 from meta.ir.type import TensorType, TupleType
 from meta.ir.visitor import reads, substituted

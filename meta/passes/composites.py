@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from meta.ir.builder import Module
 from meta.ir.expr import Atom, Binding, Call, Constant, Expr, FunctionExpr, Var
-from meta.ir.module import Module
 from meta.ir.printer import to_array
 from meta.ir.type import TensorType
 from meta.ir.visitor import use_counts

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from meta.ir.analysis import reachable
+from meta.ir.builder import Module
 from meta.ir.expr import (
     ATOMS,
     Atom,
@@ -25,7 +26,6 @@ from meta.ir.expr import (
     is_atom_list,
     operands,
 )
-from meta.ir.module import Module
 from meta.ir.printer import attr_text, encode_inline
 from meta.ir.visitor import nested_blocks, walk, with_blocks
 from meta.op.registry import Op, get

@@ -55,12 +55,11 @@ class StridedOp(ProgramOp):
         return replace(self.function, body=Block((*steps, made), last.var), name=name)
 
 
-def strided_call(call: Call) -> tuple[Call, tuple[StridedLayout | None, ...]]:
-    """The call that dispatch is asked about, and the layouts of its operands; () if all are row-major."""
-    return (call.op.call, call.op.layouts) if isinstance(call.op, StridedOp) else (call, ())
+_MOVING: Final = ("transpose", "broadcast_to", "strided_slice", "split")
+"""The operators whose results have layouts other than row-major."""
 
 
-@function_pass("fold_views")
+@function_pass("fold_views", *_MOVING)
 def fold_views(function: FunctionExpr) -> FunctionExpr:
     """Calls of libraries that take strides read what transposes, slices, splits and broadcasts have moved where it was.
     An operand that something else reads as well is computed anyway, and stays."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from meta.ir.analysis import call_graph, callees_first, recursive_functions
+from meta.ir.builder import Module
 from meta.ir.expr import Atom, Binding, Call, Expr, FunctionExpr, GlobalVar, Var
-from meta.ir.module import Module
 from meta.ir.visitor import free_vars, inline, walk
 from meta.limits import MAX_INLINED
 from meta.passes.manager import Pass

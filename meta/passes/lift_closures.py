@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from meta.errors import NotSupportedError
+from meta.ir.builder import Module
 from meta.ir.expr import Binding, Block, Call, FunctionExpr, GlobalVar, Var
-from meta.ir.module import Module
 from meta.ir.type import FunctionType
 from meta.ir.visitor import block_reads, free_vars, nested_blocks, renamed, with_blocks
 from meta.passes.carry_sizes import SizeScope

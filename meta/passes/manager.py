@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Literal, TextIO
 
 from meta.errors import ArgumentError, did_you_mean
 from meta.ir.analysis import contents
+from meta.ir.builder import Module
 from meta.ir.expr import FunctionExpr
-from meta.ir.module import Module
 from meta.records import mutable, record
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from meta.ir.builder import Module
 from meta.ir.expr import Binding, Block, Call, FunctionExpr, GlobalVar, Var
-from meta.ir.module import Module
 from meta.ir.visitor import free_vars, nested_blocks, renamed, walk, with_blocks
 from meta.passes.carry_sizes import SizeScope
 from meta.passes.lift_closures import unused_name

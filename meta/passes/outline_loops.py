@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from meta.ir.builder import Module
 from meta.ir.expr import Atom, Binding, Block, Call, Expr, FunctionExpr, GlobalVar, Tuple, TupleGetItem, Var
-from meta.ir.module import Module
 from meta.ir.visitor import block_reads, walk
 from meta.passes.manager import Pass
 from meta.passes.rewriting import Scope, rewrite

@@ -7,8 +7,8 @@ from typing import Any
 
 from meta.device import Device
 from meta.device import device as parse_device
+from meta.ir.builder import Module
 from meta.ir.expr import Binding, Block, Call, Constant, Expr, FunctionExpr, GlobalVar, Var, operands
-from meta.ir.module import Module
 from meta.ir.type import FunctionType, TensorType, TupleType, Type, tensor_type
 from meta.ir.visitor import nested_blocks, with_blocks, with_operands, with_results
 from meta.passes.manager import Pass

@@ -9,9 +9,8 @@ from meta import dtype as dtypes
 from meta.eager.seeds import add_up
 from meta.errors import GradientError
 from meta.ir.analysis import vars_read
-from meta.ir.builder import Builder
+from meta.ir.builder import Builder, Module
 from meta.ir.expr import MUTATES, Atom, Binding, Block, Call, FunctionExpr, Tuple, TupleGetItem, Var
-from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.ir.visitor import inline, nested_blocks
 from meta.op.registry import get

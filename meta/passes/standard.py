@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from meta.ir.analysis import Sources, result_sources
+from meta.ir.builder import Module
 from meta.ir.expr import MUTATES, Atom, Binding, Block, Call, Tuple, Var
-from meta.ir.module import Module
 from meta.op.registry import get
 from meta.passes.align_products import align_products
 from meta.passes.channels_last import channels_last

@@ -18,8 +18,8 @@ from dataclasses import replace
 from meta import dim
 from meta.device import Device
 from meta.errors import IRError
+from meta.ir.builder import Module
 from meta.ir.expr import Atom, Binding, Block, Call, Constant, FunctionExpr, GlobalVar, If, Tuple, TupleGetItem, Var
-from meta.ir.module import Module
 from meta.ir.type import FunctionType, TensorType, TupleType, Type, flat_types, leaf_types, tensor_type
 from meta.ir.visitor import renamed
 from meta.op.registry import get

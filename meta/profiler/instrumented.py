@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from meta import tracing
 from meta.device import Device
 from meta.eager.ndarray import asarray
-from meta.ir.module import Module
+from meta.ir.builder import Module
 from meta.ir.type import TensorType
 from meta.modes import modes
 from meta.vm.arguments import check_devices

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import Any
 
-import meta
 from meta import dtype as dtypes
 from meta.eager.ndarray import NDArray
 from meta.eager.seeds import (
@@ -26,6 +25,7 @@ from meta.errors import GradientError, combined
 from meta.ir.expr import Atom, Call, Expr, Var
 from meta.modes import GradMode
 from meta.op.grad.rule import rule_of
+from meta.op.registry import get
 from meta.tracing.differentiate import Sweep, run_sweep
 from meta.tracing.state import Trace
 from meta.tracing.symbol import Symbol
@@ -134,8 +134,7 @@ def _seed(trace: Trace, where: str, y: Any, dy: Any, name: str) -> Symbol:
         raise GradientError(where, f"{name} has dtype {y.dtype}", "floating and complex dtypes")
     if dy is None:
         check_seedless(where, y, name)
-        one: Any = meta.ones(y.shape, dtype=y.dtype, device=y.device)
-        return one
+        return trace.emit(get("ones"), (y.shape, y.dtype, y.device))
     if not isinstance(dy, (NDArray, Symbol)) or dy.type is not y.type:
         raise wrong_seed(where, y.type, dy, name)
     return Symbol(trace.current(dy, where))

@@ -17,9 +17,8 @@ from meta.device import Device
 from meta.dim import SymDim
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, MetaError, TraceError
-from meta.ir.builder import Builder
+from meta.ir.builder import Builder, Module
 from meta.ir.expr import MUTATES, FunctionExpr, Var
-from meta.ir.module import Module
 from meta.ir.type import Sizes, TensorType, TupleType, Type, read_sizes
 from meta.schema._dsl import is_numpy_scalar
 from meta.schema.annotations import explained

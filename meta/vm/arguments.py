@@ -13,8 +13,8 @@ from meta.device import Device
 from meta.device import device as parse_device
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, DeviceError, IRError, NotSupportedError, value_text
+from meta.ir.builder import Module
 from meta.ir.expr import MUTATES
-from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type, read_sizes
 from meta.records import record
 from meta.schema._dsl import TensorLike
@@ -164,7 +164,7 @@ def flatten_call(
     bound.apply_defaults()
     leaves, tree = flatten(dict(bound.arguments), NDArray)
     inputs: list[NDArray] = [x for _, x in leaves]
-    key = (tree, repr(tree), tuple(x.type for x in inputs))
+    key = (*tree.exact(), tuple(x.type for x in inputs))
     try:
         hash(key)
     except TypeError:

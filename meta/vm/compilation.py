@@ -9,7 +9,7 @@ from meta import spellings
 from meta.backend.tvm.cpu import CpuTarget, chosen_target
 from meta.device import Device
 from meta.eager.ndarray import NDArray
-from meta.ir.module import Module
+from meta.ir.builder import Module
 from meta.tracing.open_sizes import Dynamic
 from meta.vm.arguments import Recordable, compiled_device
 from meta.vm.executor import Executor, Transform
@@ -80,5 +80,5 @@ def compile(
     if unknown:
         spellings.refuse_unknown("compile", unknown, ("what", "device", *CompileOptions.__annotations__))
     on = compiled_device(device)
-    machine = chosen_target(on, target, cpu)
+    machine = chosen_target(on, target, cpu) if target or cpu else None
     return Executor(what, on, fuse, passes, graphs, dynamic, memory_budget, machine)

@@ -17,7 +17,7 @@ from meta.eager.ndarray import NDArray, asarray, with_arrays
 from meta.eager.seeds import zeros_of
 from meta.errors import MetaError
 from meta.ir.analysis import contents
-from meta.ir.module import Module
+from meta.ir.builder import Module
 from meta.ir.type import TensorType
 from meta.locks import new_lock
 from meta.modes import GradMode, modes, scoped, scopes

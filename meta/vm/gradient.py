@@ -20,8 +20,8 @@ from meta.eager.seeds import zeros_of
 from meta.eager.tape import link, versions_of
 from meta.eager.walk import mark_shared
 from meta.errors import GradientError, MetaError
+from meta.ir.builder import Module
 from meta.ir.expr import MUTATES
-from meta.ir.module import Module
 from meta.modes import modes
 from meta.op.grad.rule import GradRule
 from meta.passes.split_gradient import Split, differentiable_results, split

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from meta import tracing
 from meta.eager.ndarray import NDArray
-from meta.ir.module import Module
+from meta.ir.builder import Module
 from meta.records import record
 from meta.vm.build.executables import Loaded
 from meta.vm.dynamic_sizes import SizeChecks

@@ -8,8 +8,8 @@ from hashlib import sha256
 from typing import Any, Final
 
 from meta._generated.table import FAMILIES
+from meta.ir.builder import Module
 from meta.ir.expr import Call
-from meta.ir.module import Module
 from meta.ir.visitor import walk
 from meta.op.registry import Op
 

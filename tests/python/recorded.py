@@ -9,8 +9,8 @@ import numpy as np
 import meta
 from meta import tracing
 from meta.interpreter.run import run
+from meta.ir.builder import Module
 from meta.ir.expr import MUTATES
-from meta.ir.module import Module
 from meta.ir.parser import parse
 from meta.ir.printer import to_text
 from meta.ir.verifier import verify

@@ -1,8 +1,8 @@
 """CPUs that programs are compiled for: this machine's, or another machine's, by LLVM's names.
 
-The CPU is a mode of the thread (`meta.modes.modes.cpu`, set by `scoped(cpu=...)`). Everything that depends on the
-processor reads `current()`: targets, widths of vectors, the choice of dialects, keys of compiled code. Kernels that run
-here, eagerly or in hooks, are compiled inside of `scoped(cpu=None)`.
+The CPU is a mode of the thread (`meta.modes.modes.cpu`, set by `scoped(cpu=...)`; None for `host()`). Everything that
+depends on the processor reads it: targets, widths of vectors, the choice of dialects, keys of compiled code. Kernels
+that run here, eagerly or in hooks, are compiled inside of `scoped(cpu=None)`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any, Final
 from meta.backend.tvm import adapter as tvm
 from meta.device import Device
 from meta.errors import ArgumentError, NotSupportedError, did_you_mean
-from meta.modes import modes
 from meta.records import record
 
 
@@ -128,10 +127,8 @@ def parse_target(target: str | CpuTarget, cpu: str | None = None) -> CpuTarget:
     return CpuTarget(triple, cpu, features, architecture.abi)
 
 
-def chosen_target(device: Device, target: str | CpuTarget | None, cpu: str | None) -> CpuTarget | None:
-    """The CPU target of a device, None for this machine's. Raises ArgumentError for a target of a GPU's programs."""
-    if not target and not cpu:
-        return None
+def chosen_target(device: Device, target: str | CpuTarget | None, cpu: str | None) -> CpuTarget:
+    """The CPU target of a device. Raises ArgumentError for a target of a GPU's programs."""
     if device.kind != "cpu":
         raise ArgumentError("target", f"the programs are for {device}", 'the device "cpu" for programs with a target')
     return parse_target(target or host().triple, cpu)
@@ -199,11 +196,6 @@ def instruction_sets(cpu: CpuTarget) -> frozenset[str]:
 
 
 # --- this machine -----------------------------------------------------------------------------------------------------
-
-
-def current() -> CpuTarget:
-    """The CPU that this thread compiles for."""
-    return modes.cpu or host()
 
 
 @cache

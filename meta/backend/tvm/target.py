@@ -33,7 +33,7 @@ def target(kind: str) -> Any:
         ValueError: the kind is unknown, or TVM does not find the GPU.
     """
     if kind == "cpu":
-        return _cpu_target(cpus.current())
+        return _cpu_target(modes.cpu or cpus.host())
     if kind == "cuda":
         return _cuda_target()
     raise ValueError(f"no TVM target for device kind {kind!r}; expected 'cpu' or 'cuda'")
@@ -57,7 +57,7 @@ def lanes(bits: int) -> int:
 
 def vector_bits() -> int:
     """The width of the vector registers of the CPU compiled for, in bits; 64, two floats, for one without."""
-    return _vector_bits(cpus.current())
+    return _vector_bits(modes.cpu or cpus.host())
 
 
 @cache

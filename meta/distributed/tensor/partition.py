@@ -39,7 +39,7 @@ from meta.distributed.tensor.placement import (
     part_type,
 )
 from meta.errors import MetaError
-from meta.ir.builder import Builder
+from meta.ir.builder import Builder, Module
 from meta.ir.expr import (
     Atom,
     Binding,
@@ -50,7 +50,6 @@ from meta.ir.expr import (
     TupleGetItem,
     Var,
 )
-from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType
 from meta.ir.visitor import free_vars, nested_blocks, substituted, walk
 from meta.op.axes import Axes, TypedCall, axes_of, with_attributes

@@ -26,7 +26,7 @@ from meta.frontend.onnx.tensors import check_dtype
 from meta.frontend.onnx.types import check_declared, input_type
 from meta.frontend.reader import errors_located
 from meta.frontend.relay.convert.values import identifier
-from meta.ir.module import Module
+from meta.ir.builder import Module
 from meta.passes.composites import composites
 from meta.passes.place import place
 from meta.schema._dsl import TensorLike

@@ -14,7 +14,7 @@ from meta.frontend.relax.convert import Functions
 from meta.frontend.relax.operator_use import READER, operators
 from meta.frontend.relax.program import RelaxProgram, Shapes, convert, read
 from meta.frontend.relay.model import MOMENTUM, RelayModel
-from meta.ir.module import Module
+from meta.ir.builder import Module
 
 
 class RelaxModel(RelayModel):

@@ -14,9 +14,8 @@ from meta.errors import DispatchError, NotSupportedError
 from meta.frontend._outgoing import Outgoing, outgoing, refuse_loops
 from meta.frontend.relax._portable import portable
 from meta.frontend.relax.export_ops._table import RelaxSite, table
-from meta.ir.builder import Builder
+from meta.ir.builder import Builder, Module
 from meta.ir.expr import ATOMS, Atom, Call, Constant
-from meta.ir.module import Module
 from meta.ir.type import TupleType, Type, flat_types
 from meta.modes import scoped
 from meta.op.registry import Op

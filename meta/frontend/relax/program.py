@@ -17,8 +17,8 @@ from meta.frontend.relax.operator_use import READER, operators
 from meta.frontend.relax.sizes import RelaxError, Shape, UnsupportedError, dim_of, key, size_name, variable_name
 from meta.frontend.relay.convert.call import constant
 from meta.frontend.relay.convert.values import OpaqueError, describe, identifier, leaves
+from meta.ir.builder import Module
 from meta.ir.expr import Var
-from meta.ir.module import Module
 from meta.ir.type import TensorType, tensor_type
 from meta.limits import MAX_DIMENSIONS
 from meta.tracing import recording

@@ -15,7 +15,7 @@ from meta.frontend.relay.convert.program import convert
 from meta.frontend.relay.model import MOMENTUM, RelayModel
 from meta.frontend.relay.params import read_params
 from meta.frontend.relay.source import Source, read
-from meta.ir.module import Module
+from meta.ir.builder import Module
 from meta.passes.manager import Pass
 
 Params = Any

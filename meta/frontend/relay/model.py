@@ -11,8 +11,8 @@ from meta.dim import Dim, SymDim, compute
 from meta.eager.call import invoke, state
 from meta.eager.ndarray import NDArray, asarray, copy_of
 from meta.errors import ArgumentError, NotSupportedError, did_you_mean
+from meta.ir.builder import Module
 from meta.ir.expr import Block, Call, Constant, FunctionExpr, If, Tuple, TupleGetItem, Var, operands
-from meta.ir.module import Module
 from meta.ir.printer import to_array
 from meta.ir.type import TensorType
 from meta.ir.visitor import walk_blocks

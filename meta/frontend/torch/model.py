@@ -18,7 +18,7 @@ from meta.frontend.reader import errors_located
 from meta.frontend.torch.errors import TorchProgramError, UnsupportedError
 from meta.frontend.torch.exported import Exported
 from meta.frontend.torch.graph import check_operators, run
-from meta.ir.module import Module
+from meta.ir.builder import Module
 from meta.ir.type import TensorType, tensor_type
 from meta.model.model import Model
 from meta.modes import modes

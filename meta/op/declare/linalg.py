@@ -7,7 +7,7 @@ that both halves of a vector of bytes belong to neighbouring inputs."""
 
 from __future__ import annotations
 
-from meta.dim import Dim, same_dim
+from meta.dim import Dim
 from meta.dtype import is_float
 from meta.ir.type import TensorType, tensor_type
 from meta.op import rules
@@ -73,7 +73,7 @@ def dense(x: TensorType, w: TensorType, bias: TensorType | None) -> TensorType:
     rules.require_number("x", x)
     n, k = w.shape
     rules.require(
-        same_dim(x.shape[-1], k),
+        rules.same_shape(x.shape[-1:], (k,)),
         f"'x' has shape {rules.show(x.shape)}, 'w' {rules.show(w.shape)}",
         "equal last sizes",
         "write w.T: w is (out, in)" if rules.is_known_equal(x.shape[-1], n) else "",
@@ -82,7 +82,7 @@ def dense(x: TensorType, w: TensorType, bias: TensorType | None) -> TensorType:
         rules.same_device(x, bias)
         rules.require_same_dtype(x=x, bias=bias)
         rules.require(
-            bias.ndim == 1 and same_dim(bias.shape[0], n),
+            rules.same_shape(bias.shape, (n,)),
             f"'bias' has shape {rules.show(bias.shape)}",
             f"({n},)",
         )
@@ -132,10 +132,10 @@ def quantized_dense(x: TensorType, w: TensorType, scale: TensorType, bias: Tenso
     rules.same_device(x, w)
     k = _weights(w, scale)
     problem = f"'x' has shape {rules.show(x.shape)}, 'w' {w.dtype} of shape {rules.show(w.shape)}"
-    rules.require(same_dim(x.shape[-1], k), problem, f"'x' with {k} elements in a row")
+    rules.require(rules.same_shape(x.shape[-1:], (k,)), problem, f"'x' with {k} elements in a row")
     if bias is not None:
         rules.same_device(x, bias)
         rules.require_same_dtype(x=x, bias=bias)
         problem = f"'bias' has shape {rules.show(bias.shape)}"
-        rules.require(bias.ndim == 1 and same_dim(bias.shape[0], w.shape[0]), problem, f"({w.shape[0]},)")
+        rules.require(rules.same_shape(bias.shape, w.shape[:1]), problem, f"({w.shape[0]},)")
     return x.with_shape((*x.shape[:-1], w.shape[0]))

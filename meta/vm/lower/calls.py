@@ -24,8 +24,8 @@ from meta.eager.call import invoke, state
 from meta.eager.ndarray import NDArray
 from meta.errors import IRError
 from meta.ir.analysis import call_graph, callees_first, recursive_functions
+from meta.ir.builder import Module
 from meta.ir.expr import Call, GlobalVar, arg_types
-from meta.ir.module import Module
 from meta.ir.type import TensorType, stored, tensor_type
 from meta.ir.visitor import walk
 from meta.op.rules import first_tensor

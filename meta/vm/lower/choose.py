@@ -18,15 +18,15 @@ from meta.backend.tvm.cpu import CpuTarget
 from meta.device import Device
 from meta.errors import DeviceError, DispatchError
 from meta.ir.analysis import contents, is_open
+from meta.ir.builder import Module
 from meta.ir.expr import MUTATES, Call, Constant, FunctionExpr, GlobalVar, Var, arg_types
-from meta.ir.module import Module
 from meta.ir.type import TensorType, Type, flat_types, leaf_types
 from meta.ir.visitor import block_reads, substituted, walk
 from meta.modes import modes, scoped
 from meta.op import positions
 from meta.op.dispatch import CallInfo, Candidate, Implementation, accepting, foremost_candidates, implementation
 from meta.op.registry import Op, check_registered
-from meta.passes.fold_views import fold_views, strided_call
+from meta.passes.fold_views import StridedOp, fold_views
 from meta.passes.lift_closures import lift_closures
 from meta.passes.manager import Pipeline
 from meta.passes.outline_branches import outline_branches
@@ -116,7 +116,7 @@ class Choices:
         """Choose for a call; raises DispatchError when no dialect accepts it, DeviceError for another device."""
         if isinstance(call.op, LoopOp):
             return
-        asked, layouts = strided_call(call)
+        asked, layouts = (call.op.call, call.op.layouts) if isinstance(call.op, StridedOp) else (call, ())
         if not isinstance(asked.op, ForeignOp):
             check_registered(asked.op)
         if isinstance(asked.op, (Var, GlobalVar)) or asked.op.view:

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from meta._generated import limits
 from meta.ir.analysis import is_open
+from meta.ir.builder import Module
 from meta.ir.expr import Atom, Binding, Call, Constant, FunctionExpr, Var
-from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.ir.visitor import reads, walk, walk_blocks
 from meta.op.registry import Op

@@ -15,8 +15,8 @@ from meta.backend.tvm.spec import KernelSpec, SizeSpec
 from meta.dim import Dim, SymDim, compute
 from meta.errors import IRError, NotSupportedError
 from meta.ir.analysis import is_open, open_sizes, size_names
+from meta.ir.builder import Module
 from meta.ir.expr import Atom, Block, Call, Constant, Expr, FunctionExpr, GlobalVar, If, Span, Tuple, TupleGetItem, Var
-from meta.ir.module import Module
 from meta.ir.printer import to_array
 from meta.ir.type import FunctionType, TensorType, TupleType, Type, stored
 from meta.ir.visitor import use_counts, walk
@@ -344,7 +344,9 @@ class Lowering:
     def kernel(self, kernel_spec: KernelSpec, choice: Choice, is_fed: bool) -> Any:
         """The GlobalVar of the PrimFunc: one for equal calls."""
         is_fed = kernel_spec.pattern == "reduce" and (is_fed or choice.info.device.kind == "cuda")
-        key = (kernel_spec, id(kernel_spec.compute), repr(kernel_spec.args), is_fed)
+        # In their text 1 is not True, and -0.0 not 0.0.
+        numbers = repr([arg for arg in leaves_of(kernel_spec.args) if isinstance(arg, (int, float, complex))])
+        key = (kernel_spec, id(kernel_spec.compute), numbers, is_fed)
         target = self.kernels.get(key)
         if target is None:
             call = ComputeCall(kernel_spec)

@@ -15,10 +15,10 @@ from meta.device import Device
 from meta.eager.gradient_graph import set_requires_grad
 from meta.eager.ndarray import NDArray
 from meta.errors import FileError, MetaError, NotSupportedError
+from meta.ir.builder import Module
 from meta.ir.expr import MUTATES, Call, FunctionExpr
 from meta.ir.lexer import Cursor
 from meta.ir.literal_parser import parse_value
-from meta.ir.module import Module
 from meta.ir.parser import parse
 from meta.ir.printer import to_text
 from meta.ir.type import TensorType, TupleType

@@ -257,7 +257,7 @@ class LoadedExecutor:
         refusal: MetaError | None = None
         for arguments, program in self._programs:
             key, inputs, _ = flatten_call(program.record.signature, args, kwargs)
-            if (arguments, repr(arguments)) != key[:2]:
+            if arguments.exact() != key[:2]:
                 continue
             try:
                 check_call(program.record, inputs, checks=program.checks)

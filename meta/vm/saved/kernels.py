@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from meta.device import Device
 from meta.errors import FileError, MetaError, NotSupportedError
+from meta.ir.builder import Module
 from meta.ir.expr import Binding, Block, Call, Constant, FunctionExpr, Tuple, Var
-from meta.ir.module import Module
 from meta.ir.parser import parse
 from meta.ir.printer import to_text
 from meta.ir.type import Type

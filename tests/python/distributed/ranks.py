@@ -9,8 +9,8 @@ import numpy as np
 
 import meta
 from meta.interpreter.run import evaluate
+from meta.ir.builder import Module
 from meta.ir.expr import Call, Tuple, TupleGetItem, Var
-from meta.ir.module import Module
 
 _REDUCTIONS: Mapping[str, Callable[..., Any]] = {
     "sum": np.sum,

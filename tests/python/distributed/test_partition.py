@@ -14,7 +14,7 @@ from meta.distributed.mesh import Group
 from meta.distributed.tensor.parameters import ParameterPart
 from meta.distributed.tensor.partition import partition_pass
 from meta.distributed.tensor.placement import Sharded
-from meta.ir.module import Module
+from meta.ir.builder import Module
 from meta.ir.type import tensor_type
 from meta.ir.verifier import verify
 from meta.ir.visitor import walk

@@ -14,9 +14,8 @@ from meta.dim import sym
 from meta.errors import ArgumentError, DispatchError, IRError
 from meta.interpreter import run as interpreter
 from meta.interpreter.run import MAX_CALLS, Closure, run
-from meta.ir.builder import Builder
+from meta.ir.builder import Builder, Module
 from meta.ir.expr import MUTATES, Constant, GlobalVar
-from meta.ir.module import Module
 from meta.ir.parser import parse
 from meta.ir.type import FunctionType, TupleType, tensor_type
 from meta.modes import modes

@@ -7,9 +7,8 @@ import numpy as np
 from meta.dim import sym
 from meta.dtype import to_numpy
 from meta.errors import RegistryError, TypeInferenceError, did_you_mean
-from meta.ir.builder import Builder
+from meta.ir.builder import Builder, Module
 from meta.ir.expr import Constant, FunctionExpr, GlobalVar, Span
-from meta.ir.module import Module
 from meta.ir.parser import parse_function
 from meta.ir.printer import to_text
 from meta.ir.type import FunctionType, TensorType, TupleType, tensor_type

@@ -6,9 +6,8 @@ from linecache import getline
 import pytest
 
 from meta.errors import IRError, TypeInferenceError
-from meta.ir.builder import Builder
+from meta.ir.builder import Builder, Module
 from meta.ir.expr import Call, Span, Tuple, TupleGetItem, Var
-from meta.ir.module import Module
 from meta.ir.type import FunctionType, TupleType, tensor_type
 from meta.limits import MAX_DEPTH
 from tests.python.ir.programs import OPS, T, build, constant

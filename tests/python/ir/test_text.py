@@ -5,9 +5,9 @@ import pytest
 
 from meta.dim import sym
 from meta.errors import IRError
+from meta.ir.builder import Module
 from meta.ir.equality import structural_equal
 from meta.ir.expr import Constant, If, Span
-from meta.ir.module import Module
 from meta.ir.parser import parse, parse_function
 from meta.ir.printer import one_line, to_array, to_text
 from meta.ir.type import tensor_type

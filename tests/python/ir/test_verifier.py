@@ -3,7 +3,7 @@
 import pytest
 
 from meta.errors import IRError
-from meta.ir.builder import Builder
+from meta.ir.builder import Builder, Module
 from meta.ir.expr import (
     MUTATES,
     Binding,
@@ -18,7 +18,6 @@ from meta.ir.expr import (
     TupleGetItem,
     Var,
 )
-from meta.ir.module import Module
 from meta.ir.parser import parse
 from meta.ir.type import FunctionType, tensor_type
 from meta.ir.verifier import BINDING_RULES, BLOCK_RULES, FUNCTION_RULES, verify

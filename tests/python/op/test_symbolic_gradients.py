@@ -11,7 +11,7 @@ from meta.dim import sym
 from meta.dtype import is_float
 from meta.errors import GradientError, TypeInferenceError
 from meta.interpreter.run import run
-from meta.ir.module import Module
+from meta.ir.builder import Module
 from meta.ir.type import tensor_type
 from meta.passes.auto_diff import auto_diff
 from meta.testing.arrays import to_numpy

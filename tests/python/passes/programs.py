@@ -11,9 +11,8 @@ import numpy as np
 import meta
 from meta import tracing
 from meta.interpreter.run import run
-from meta.ir.builder import Builder
+from meta.ir.builder import Builder, Module
 from meta.ir.expr import Call, Constant, GlobalVar
-from meta.ir.module import Module
 from meta.ir.parser import parse
 from meta.ir.printer import to_text
 from meta.ir.type import TensorType, tensor_type

@@ -13,9 +13,8 @@ from meta import passes
 from meta._generated import limits
 from meta.dim import sym
 from meta.interpreter.run import run
-from meta.ir.builder import Builder
+from meta.ir.builder import Builder, Module
 from meta.ir.expr import Constant
-from meta.ir.module import Module
 from meta.ir.type import tensor_type
 from meta.op.dispatch import implementations
 from meta.op.registry import get

@@ -12,9 +12,8 @@ import meta
 from meta import passes
 from meta.backend.memory import constants
 from meta.interpreter.run import run
-from meta.ir.builder import Builder
+from meta.ir.builder import Builder, Module
 from meta.ir.expr import Constant
-from meta.ir.module import Module
 from meta.ir.type import tensor_type
 from meta.op.registry import get
 from meta.passes import fold_batch_norm, fuse_epilogues

@@ -10,7 +10,7 @@ import pytest
 import meta
 from meta import passes
 from meta.interpreter.run import run
-from meta.ir.module import Module
+from meta.ir.builder import Module
 from meta.ir.type import TensorType, tensor_type
 from meta.passes import expand_norms
 from tests.python.backend.tvm.test_cuda_programs import plan

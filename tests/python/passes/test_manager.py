@@ -10,8 +10,8 @@ import pytest
 import meta
 from meta import passes
 from meta.errors import ArgumentError, IRError
+from meta.ir.builder import Module
 from meta.ir.expr import Block, Call
-from meta.ir.module import Module
 from meta.op.registry import get
 from meta.passes.manager import Pass, context, function_pass
 from meta.passes.rewriting import by_op, rewrite_pass

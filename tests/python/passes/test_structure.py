@@ -8,8 +8,8 @@ import meta
 from meta import passes
 from meta.interpreter.run import run
 from meta.ir.analysis import op_counts
+from meta.ir.builder import Module
 from meta.ir.expr import Call
-from meta.ir.module import Module
 from meta.ir.printer import to_text
 from meta.ir.visitor import walk
 from tests.python.passes.programs import check_same_results, parse_program, program, random_module

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 import meta
-from meta.ir.builder import Builder
+from meta.ir.builder import Builder, Module
 from meta.ir.expr import MUTATES
-from meta.ir.module import Module
 from meta.ir.type import Type, tensor_type
 from meta.op.registry import get
 

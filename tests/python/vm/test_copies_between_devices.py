@@ -8,8 +8,8 @@ import pytest
 
 from meta.device import device
 from meta.errors import DeviceError
+from meta.ir.builder import Module
 from meta.ir.expr import CallInfo
-from meta.ir.module import Module
 from meta.ir.parser import parse
 from meta.ir.printer import to_text
 from meta.ir.type import tensor_type

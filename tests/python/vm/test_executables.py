@@ -15,7 +15,7 @@ import pytest
 import meta
 from meta._generated import limits
 from meta.errors import ArgumentError, DeviceError
-from meta.ir.module import Module
+from meta.ir.builder import Module
 from meta.ir.type import tensor_type
 from tests.python.backend.tvm.processors import choose_for
 from tests.python.kernels_in_memory import forget_programs

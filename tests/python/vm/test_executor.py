@@ -12,7 +12,7 @@ import meta
 from meta._generated import limits
 from meta.errors import ArgumentError, IRError
 from meta.interpreter.run import run
-from meta.ir.module import Module
+from meta.ir.builder import Module
 from meta.ir.parser import parse
 
 from .programs import assert_same, copies, program, randoms

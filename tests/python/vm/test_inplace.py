@@ -9,7 +9,7 @@ import pytest
 
 import meta
 from meta.interpreter.run import run
-from meta.ir.module import Module
+from meta.ir.builder import Module
 
 from .programs import assert_same, copies, flat, program, randoms
 

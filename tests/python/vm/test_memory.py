@@ -14,7 +14,7 @@ from meta.backend.memory import allocation
 from meta.backend.memory.placed import Placed
 from meta.device import CPU
 from meta.interpreter.run import run
-from meta.ir.module import Module
+from meta.ir.builder import Module
 from meta.vm.build.generate import build_module, plan_source
 from meta.vm.lower.choose import prepare
 from meta.vm.plan import memory

@@ -11,9 +11,8 @@ import meta
 from meta.dim import sym
 from meta.errors import ArgumentError, NotSupportedError
 from meta.interpreter.run import run
-from meta.ir.builder import Builder
+from meta.ir.builder import Builder, Module
 from meta.ir.expr import Constant, FunctionExpr, GlobalVar
-from meta.ir.module import Module
 from meta.ir.type import FunctionType, tensor_type
 
 from .programs import Ops, assert_same, program, randoms

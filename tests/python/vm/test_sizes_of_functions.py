@@ -10,9 +10,8 @@ import pytest
 
 import meta
 from meta.dim import sym
-from meta.ir.builder import Builder
+from meta.ir.builder import Builder, Module
 from meta.ir.expr import Binding, Var
-from meta.ir.module import Module
 from meta.ir.type import FunctionType, tensor_type
 from meta.op.registry import get
 

@@ -27,8 +27,8 @@ from meta.frontend.relay.convert.values import (
     identifier,
 )
 from meta.frontend.relay.errors import RelayError, UnsupportedError, located, place_text
+from meta.ir.builder import Module
 from meta.ir.expr import Var
-from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type, leaf_types
 from meta.tracing import recording
 from meta.tracing.symbol import Symbol

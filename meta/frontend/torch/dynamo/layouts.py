@@ -14,8 +14,8 @@ from torch.fx import GraphModule, Node
 from meta.frontend.torch.dynamo.memory import is_constant
 from meta.frontend.torch.dynamo.results import storage
 from meta.frontend.torch.dynamo.shapes import dense_order
+from meta.ir.builder import Module
 from meta.ir.expr import Call
-from meta.ir.module import Module
 from meta.passes.standard import standard
 
 

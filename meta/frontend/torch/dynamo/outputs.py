@@ -12,8 +12,8 @@ from meta.frontend.torch.dynamo.memory import Args, allocator, fill, formula, vi
 from meta.frontend.torch.dynamo.results import Output
 from meta.frontend.torch.dynamo.shapes import inverse
 from meta.ir.analysis import result_sources
+from meta.ir.builder import Module
 from meta.ir.expr import MUTATES
-from meta.ir.module import Module
 from meta.vm.runner import unpacker
 
 _as_torch: Callable[[Any], torch.Tensor] = getattr(torch._C, "_from_dlpack", torch.from_dlpack)

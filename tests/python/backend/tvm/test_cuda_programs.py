@@ -23,8 +23,8 @@ from meta.backend.tvm.schedule.buffers import relax_alignment
 from meta.backend.tvm.schedule.gpu import checks
 from meta.device import CPU, device
 from meta.interpreter.run import run
+from meta.ir.builder import Module
 from meta.ir.expr import Call
-from meta.ir.module import Module
 from meta.ir.type import tensor_type
 from meta.ir.visitor import walk
 from meta.passes import fuse_concatenations, place
