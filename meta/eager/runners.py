@@ -32,6 +32,11 @@ def build_runner(call: CallInfo) -> Runner:
         return _inplace_runner(call, kernel)
     if isinstance(call.out, TupleType):
         return _tuple(kernel, call)
+    return runner_of(kernel, call)
+
+
+def runner_of(kernel: Kernel, call: CallInfo) -> Runner:
+    """`run(*tensor arguments) -> result` by a kernel of one result."""
     roles = [a.type.role for a in call.op.schema.args if a.is_tensor]
     plain = "tensors" not in roles and len(call.tensors()) == len(roles)
     if plain and len(roles) <= 3:

@@ -11,7 +11,7 @@ from meta.eager.ndarray import NDArray
 from meta.modes import modes
 from meta.op.grad.rule import GradRule, conjugated, gradient_rule
 from meta.op.implementation import on_change
-from meta.op.registry import get
+from meta.op.registry import USER, get
 from meta.parts import Writes
 
 _FLOATS = frozenset(dtypes.FLOATS)
@@ -103,7 +103,12 @@ def _plan(op: str) -> tuple[GradRule | None, bool, bool]:
     """The rule of an operator, and two facts that make recording cheap: whether its only tensor is its first argument,
     and whether its results are values and a constant that the gradient reads, such as their indices or a mask."""
     rule = gradient_rule(op)
-    args = get(op).schema.args
+    described = get(op)
+    if rule is not None and rule.outputs == 1 and described.family != USER:
+        from meta.eager.fused import FusedGradient  # which loads TVM
+
+        rule.replace_eager(FusedGradient(rule))
+    args = described.schema.args
     single = (
         rule is not None and rule.differentiable == (0,) and [a.type.role for a in args if a.is_tensor] == ["tensor"]
     )

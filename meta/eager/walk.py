@@ -166,7 +166,7 @@ def _apply(
         rule.check_available(needs)
     if rule.absent is None:
         return paired(edges, rule.function(needs, *rule.operands(args, outs, mine, rule.flowing(outs))))
-    gradients = rule.function(needs, *args, *outs, mine[0], *rule.absent)
+    gradients = (rule.function if create else rule.eager)(needs, *args, *outs, mine[0], *rule.absent)
     if needs is _ALL and gradients[0] is not None and edges[0].__class__ is not list:
         return ((edges[0], gradients[0]),)  # type: ignore[return-value]
     return paired(edges, gradients)

@@ -39,6 +39,7 @@ class GradRule:
         None to derive them from `function`.
     absent: the gradients of the results after the first, None for each, if gradients flow only from the first;
         otherwise None.
+    eager: what an eager backward pass calls in place of `function`, see `meta.eager.fused`.
     unavailable: argument position -> the reason why it has no gradient.  remedy: what to do about those.
     """
 
@@ -54,11 +55,17 @@ class GradRule:
     remedy: str = "detach it: x.detach()"
     forward: Literal["linear", "multilinear"] | Callable[..., Any] | None = None
     absent: tuple[None, ...] | None = field(init=False)
+    eager: GradientFunction = field(init=False)
 
     def __post_init__(self) -> None:
         first_only = self.differentiable_outputs == frozenset({0})
         absent = (None,) * (self.outputs - 1) if first_only and self.outputs is not None else None
         object.__setattr__(self, "absent", absent)
+        self.replace_eager(self.function)
+
+    def replace_eager(self, function: GradientFunction) -> None:
+        """Let eager backward passes call another function of the same arguments and results."""
+        object.__setattr__(self, "eager", function)
 
     def flowing(self, outs: Sequence[Any]) -> frozenset[int]:
         """The positions of the results that gradients flow from; of these, only floating and complex ones. outs: the
