@@ -16,7 +16,10 @@ from meta.eager.gradient_graph import record_write
 from meta.eager.ndarray import NDArray
 from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType, TupleType
+from meta.op.axes import joined
+from meta.op.axes.labels import TypedCall
 from meta.op.dispatch import Kernel, choose
+from meta.op.registry import Op
 
 Runner = Callable[..., Any]
 
@@ -26,13 +29,27 @@ def build_runner(call: CallInfo) -> Runner:
     if call.op.view:
         return _view_runner(call)
     devices.require(call.device)
-    candidate = choose(call)
-    kernel = candidate.checked_kernel(call)
+    kernel = _on_joined_axes(call) or choose(call).checked_kernel(call)
     if call.op.inplace:
         return _inplace_runner(call, kernel)
     if isinstance(call.out, TupleType):
         return _tuple(kernel, call)
     return runner_of(kernel, call)
+
+
+def _on_joined_axes(call: CallInfo) -> Kernel | None:
+    """A kernel for fewer axes, on views of the operands and results: loops over many short axes are slow. None for up
+    to four axes, which cost less than views do."""
+    tensors = call.tensors()
+    if not isinstance(call.op, Op) or not tensors or tensors[0].ndim <= 4 or call.op.inplace:
+        return None
+    args = joined(TypedCall(call.op, call.args, tuple(tensors), tuple(call.outputs())))
+    if args is None:
+        return None
+    fewer = CallInfo(call.op, args, call.op.infer(args), call.device)
+    kernel = choose(fewer).checked_kernel(fewer)
+    views = [allocation.bind_view(kind) for kind in (*fewer.tensors(), *fewer.outputs())]
+    return lambda *tensors: kernel(*[view(x) for view, x in zip(views, tensors, strict=True)])
 
 
 def runner_of(kernel: Kernel, call: CallInfo) -> Runner:

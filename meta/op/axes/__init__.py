@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from meta.dim import WHOLE, Dim
+from meta.dim import WHOLE, Dim, product
 from meta.errors import MetaError
 from meta.ir.type import TensorType
 from meta.op.axes.forms import FORMS, SUMS
@@ -190,3 +190,30 @@ def reordered(call: TypedCall, order: tuple[int, ...]) -> tuple[dict[str, Any], 
     is_renaming = len(dict(known)) == len(known) == len({b for _, b in known})
     fits = is_renaming and all((a is None) == (b is None) for a, b in known)
     return (attributes, [kind.ndim == ndim for kind in call.results]) if fits else None
+
+
+def joined(call: TypedCall) -> tuple[Any, ...] | None:
+    """The arguments of a call with neighbouring axes of rows as one axis, types in the place of tensors; None where
+    that is not known to give the same elements, and where no axes are joined."""
+    names = [arg.name for arg in call.op.schema.args if arg.name in _IN_FRONT and not arg.is_tensor]
+    labels, axis = axes_of(call), call.get("axis")
+    if names not in ([], ["axis"]) or labels is None or axis is None or not call.operands:
+        return None
+    ndim, axes = call.operands[0].ndim, positive(axis, call.operands[0].ndim)
+    rows = numbered(call.operands[0], axes)
+    kept = tuple(row for row in rows if row is not None)
+    operands, results = (
+        [tuple(None if label in axes else label for label in own) for own in each]
+        for each in (labels.operands, labels.results)
+    )
+    starts = [i for i in range(ndim) if i == 0 or i in axes or i - 1 in axes]
+    if len(starts) == ndim or any(own != rows for own in operands) or any(own not in (rows, kept) for own in results):
+        return None
+
+    def shorter(kind: TensorType) -> TensorType:
+        ends = (*starts[1:], ndim)
+        return kind.with_shape(tuple(product(kind.shape[i:j]) for i, j in zip(starts, ends, strict=True)))
+
+    leaves = [shorter(x) if isinstance(x, TensorType) else x for x in leaves_of(call.args)]
+    new = tuple(starts.index(a) for a in axes)
+    return with_attributes(call.op, with_leaves(call.args, leaves), {"axis": new[0] if isinstance(axis, int) else new})

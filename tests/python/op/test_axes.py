@@ -11,11 +11,12 @@ import pytest
 
 import meta
 from meta.autograd.batch import BatchLevel, vmap
+from meta.eager import runners
 from meta.eager.call import invoke, state
 from meta.eager.ndarray import NDArray, array
 from meta.errors import MetaError
-from meta.op.axes import Axes, TypedCall, axes_of, with_attributes
-from meta.op.registry import as_type
+from meta.op.axes import Axes, TypedCall, axes_of, joined, takes_axes, with_attributes
+from meta.op.registry import USER, all_ops, as_type
 from meta.testing.arrays import to_numpy
 from meta.testing.call import OperatorCall, flat_results
 from meta.testing.generic import make_call
@@ -184,3 +185,34 @@ def test_few_operators_run_for_each_element(monkeypatch: pytest.MonkeyPatch) -> 
         call = make_call(sample, _dtype(sample)).to_meta()
         vmap(lambda *xs, call=call: call.with_arrays(xs).run())(*(meta.stack([x, x]) for x in call.arrays()))
     assert looped == LOOPED
+
+
+def test_neighbouring_axes_of_rows_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    shape, found = (2, 3, 2, 4, 2), set[str]()
+    monkeypatch.setattr(runners, "joined", lambda _: None)
+    for op in all_ops():
+        if op.family == USER or "axis" not in op.schema.names or "key" in op.schema.names:
+            continue
+        for axis in (0, 2, -1):
+            given = {"axis": (axis,) if takes_axes(op) else axis}
+            values = [given.get(a.name, array(_numbers(shape)) if a.is_tensor else a.default) for a in op.schema.args]
+            try:
+                call = TypedCall.of(op, [as_type(x) for x in values])
+            except (MetaError, AttributeError, TypeError):
+                continue  # it takes other arguments
+            args = joined(call)
+            if args is None:
+                continue
+            found.add(op.name)
+            fewer = [
+                meta.reshape(x, a.shape) if isinstance(x, NDArray) else a for x, a in zip(values, args, strict=True)
+            ]
+            with meta.with_dialect("reference"):
+                whole, parts = (leaves_of(invoke(state(op), *each)) for each in (values, fewer))
+                for y, part in zip(whole, parts, strict=True):
+                    np.testing.assert_array_equal(part.numpy().reshape(y.shape), y.numpy(), err_msg=op.name)
+    assert {"softmax", "softmax_dx", "sum", "max", "argmax", "std", "cumsum", "sort", "logsumexp"} <= found
+
+
+def _numbers(shape: tuple[int, ...]) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype("float32")
