@@ -172,8 +172,8 @@ class Executor(Generic[P, R]):
         """Try other tiles, orders of loops and the like for the slowest kernels, on this machine, and use what wins by
         3 %, if the whole call then takes less time. Results differ by rounding alone, and state does not change.
 
-        Choices stay in the cache, and `report.save(path)` writes them for `meta.vm.compile(..., tuning=path)`. A program
-        with open sizes is tuned for the sizes of the arguments. seconds: for the search; compiling comes on top.
+        Choices stay in the cache, and `report.save(path)` writes them for `meta.vm.compile(..., tuning=path)`. Kernels
+        of open sizes are timed at the sizes of the arguments. seconds: for the search; compiling comes on top.
         Raises ArgumentError for another number of seconds, NotSupportedError for programs without kernels to tune."""
         from meta.vm.tune import session
 
