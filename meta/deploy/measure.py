@@ -24,7 +24,7 @@ from meta.vm.tune.timing import parameters
 
 if TYPE_CHECKING:
     from meta.backend.tvm.cpu import CpuTarget
-    from meta.vm.tune.kernels import Variant
+    from meta.vm.tune.kernels import KernelVariant
     from meta.vm.tune.timing import Measure
 
 _SOURCES: Final = ("program.c", "threads.c", "measure.c")
@@ -44,7 +44,7 @@ class Board:
     target: Any
     sizes: Mapping[str, int]
 
-    def measure(self, variants: Sequence[Variant], rounds: int) -> list[float]:
+    def measure(self, variants: Sequence[KernelVariant], rounds: int) -> list[float]:
         """Median seconds of a call of each variant, infinity for those that do not compile.
 
         Raises KernelError, with what it printed, if the command fails; NotSupportedError without a compiler in C for

@@ -51,7 +51,7 @@ from meta.vm.runner import (
 )
 
 if TYPE_CHECKING:
-    from meta.backend.tvm.knobs import Choices
+    from meta.backend.tvm.knobs import KnobChoices
     from meta.pictures import Picture
     from meta.vm.cuda_graph import GraphCall
     from meta.vm.tune.files import Tuning
@@ -170,7 +170,7 @@ class Executor(Generic[P, R]):
 
     def tune(self, *args: Any, seconds: float = 60, **kwargs: Any) -> TuneReport:
         """Try other tiles, orders of loops and the like for the slowest kernels, on this machine, and use what wins by
-        3 %, if the whole call then takes less time. Results differ by rounding alone, and state does not change.
+        3 %, if the whole call then wins by 1 %. Results differ by rounding alone, and state does not change.
 
         Choices stay in the cache, and `report.save(path)` writes them for `meta.vm.compile(..., tuning=path)`. Kernels
         of open sizes are timed at the sizes of the arguments. seconds: for the search; compiling comes on top.
@@ -229,7 +229,7 @@ class Executor(Generic[P, R]):
             call = inspect.BoundArguments(signature, tree.build(iter(inputs)))
             self._specialised(call.args, call.kwargs)
 
-    def _for(self, cpu: CpuTarget | None, choices: Choices | None) -> Executor[P, R]:
+    def _for(self, cpu: CpuTarget | None, choices: KnobChoices | None) -> Executor[P, R]:
         """The same programs for another CPU, or with other choices of its kernels' schedules."""
         other = copy(self)
         other.cpu, other._revision, other._programs = cpu, -1, dict(self._programs)

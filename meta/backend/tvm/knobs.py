@@ -4,9 +4,9 @@ A schedule, or a compute that decides how it is scheduled, asks for a value wher
 
     rows = choose("tile_rows", 8, (8, 6, 4))
 
-Outside of tuned programs the answer is the default, and nothing is recorded. A tuned program has `Choices` in the mode
-`meta.modes.modes.tuning`. While one of its kernels is computed or scheduled, the mode `knobs` has the `Knobs` of that
-kernel. A choice that is not among the options, such as one that another version of the schedule offered, is ignored.
+Outside of tuned programs the answer is the default, and nothing is recorded. A tuned program has `KnobChoices` in the
+mode `meta.modes.modes.tuning`. While one of its kernels is computed or scheduled, the mode `knobs` has its `Knobs`. A
+choice that is not among the options, such as one that another version of the schedule offered, is ignored.
 Choices are a part of the identity of compiled code, see `meta.backend.tvm.target.identity`.
 """
 
@@ -89,7 +89,7 @@ def tentative() -> Generator[Callable[[], None], None, None]:
 
 
 @record
-class Choices:
+class KnobChoices:
     """The choices of tuning for one target, by the key of a kernel and the name of a knob."""
 
     kernels: Mapping[str, Mapping[str, Value]]
@@ -99,15 +99,15 @@ class Choices:
         """A hash of the choices, which tells the code compiled with them apart from other code."""
         return hashlib.sha256(json.dumps(self.kernels, sort_keys=True).encode()).hexdigest()[:32]
 
-    def merged(self, other: Choices | None) -> Choices:
+    def merged(self, other: KnobChoices | None) -> KnobChoices:
         """These choices, completed by the choices of `other` for further kernels."""
-        return self if other is None else Choices({**other.kernels, **self.kernels})
+        return self if other is None else KnobChoices({**other.kernels, **self.kernels})
 
 
 @contextmanager
 def knobs_of(key: Callable[[], str]) -> Generator[None, None, None]:
     """Compute or schedule one kernel inside the block, with the choices of the program. key: returns the kernel's."""
-    tuning: Choices | None = modes.tuning
+    tuning: KnobChoices | None = modes.tuning
     if tuning is None:
         yield
         return

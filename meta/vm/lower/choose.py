@@ -15,7 +15,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import TEImplementation
 from meta.backend.tvm.cpu import CpuTarget
-from meta.backend.tvm.knobs import Choices as KernelChoices
+from meta.backend.tvm.knobs import KnobChoices
 from meta.device import Device
 from meta.errors import DeviceError, DispatchError
 from meta.ir.analysis import contents, is_open
@@ -200,7 +200,7 @@ class Source:
     calls: Calls
     budget: int | None = None
     cpu: CpuTarget | None = None
-    tuning: KernelChoices | None = None
+    tuning: KnobChoices | None = None
 
     def compiling(self) -> AbstractContextManager[None]:
         """The modes that it is compiled in."""

@@ -14,12 +14,12 @@ from typing import Any, Final, cast
 from meta.backend.tvm import cpu as cpus
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.cpu import CpuTarget
-from meta.backend.tvm.knobs import Choices, Value
+from meta.backend.tvm.knobs import KnobChoices, Value
 from meta.cache import default_cache
 from meta.errors import ArgumentError, FileError
 from meta.files import atomic
 from meta.records import record
-from meta.vm.tune.kernels import State, Variant
+from meta.vm.tune.kernels import KernelVariant, State
 
 FORMAT: Final = "meta tuning"
 VERSION: Final = 1
@@ -32,9 +32,9 @@ class Tuning:
     """The choices in a file, by target. path: of the file, for messages."""
 
     path: str
-    targets: Mapping[str, Choices]
+    targets: Mapping[str, KnobChoices]
 
-    def choices(self, cpu: CpuTarget | None) -> Choices | None:
+    def choices(self, cpu: CpuTarget | None) -> KnobChoices | None:
         """The choices for a CPU, None for this machine's; None if the file has none."""
         return self.targets.get(target_name(cpu))
 
@@ -63,7 +63,7 @@ def read(path: atomic.Path) -> Tuning:
     return Tuning(str(path), parse(data, str(path)))
 
 
-def parse(data: bytes, path: str) -> dict[str, Choices]:
+def parse(data: bytes, path: str) -> dict[str, KnobChoices]:
     """The choices in the content of a file. Raises FileError."""
 
     def refused(problem: str, remedy: str = "tune again") -> FileError:
@@ -82,12 +82,12 @@ def parse(data: bytes, path: str) -> dict[str, Choices]:
         raise refused(f"has version {fields.get('version')!r:.20} of the format, not {VERSION}")
     targets = _texts_to_fields(fields.get("targets"))
     kernels = {} if targets is None else {name: _texts_to_fields(value) for name, value in targets.items()}
-    choices: dict[str, Choices] = {}
+    choices: dict[str, KnobChoices] = {}
     for name, table in kernels.items():
         by_kernel = None if table is None else {key: parse_values(values) for key, values in table.items()}
         if by_kernel is None or None in by_kernel.values():
             raise refused(f"has malformed choices for {name!r:.60}")
-        choices[name] = Choices({key: values for key, values in by_kernel.items() if values is not None})
+        choices[name] = KnobChoices({key: values for key, values in by_kernel.items() if values is not None})
     if targets is None:
         raise refused("has no targets")
     return choices
@@ -113,7 +113,7 @@ def parse_value(value: Any) -> Value | None:
     return value if isinstance(value, (bool, int)) else None
 
 
-def write(path: atomic.Path, target: str, choices: Choices) -> None:
+def write(path: atomic.Path, target: str, choices: KnobChoices) -> None:
     """Write the choices for a target to a file; if it exists, its choices for other targets stay.
 
     Raises ArgumentError for something other than a path, FileError for a file that cannot be written, or that has other
@@ -134,7 +134,7 @@ def write(path: atomic.Path, target: str, choices: Choices) -> None:
 
 
 @record
-class Result:
+class TuneResult:
     """The tuning of a kernel. default, tuned: seconds of a call with the default choices and with these.
     finished: whether the search was at its end."""
 
@@ -147,26 +147,26 @@ class Result:
 _SUFFIX: Final = ".tuned"
 
 
-def result_key(variant: Variant) -> str:
+def result_key(variant: KernelVariant) -> str:
     """The key of a kernel, by its variant with default choices, for the CPU compiled for."""
     facts = (variant.key, sorted({scope for scope, _ in variant.knobs}), targets.identity("cpu"))
     return f"tuned_{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}"
 
 
-def read_result(key: str) -> Result | None:
+def read_result(key: str) -> TuneResult | None:
     """The result of an earlier tuning on this machine, None without a whole one."""
     disk = default_cache()
     try:
         content: Any = json.loads((disk and disk.read(key, _SUFFIX)) or "")
         state = {(str(scope), str(name)): parse_value(value) for scope, name, value in content["choices"]}
-        result = Result({}, float(content["default"]), float(content["tuned"]), bool(content["finished"]))
+        result = TuneResult({}, float(content["default"]), float(content["tuned"]), bool(content["finished"]))
     except (ValueError, TypeError, LookupError):
         return None
     values = {place: value for place, value in state.items() if value is not None}
     return replace(result, state=values) if len(values) == len(state) else None
 
 
-def store_result(key: str, result: Result) -> None:
+def store_result(key: str, result: TuneResult) -> None:
     """Store a result in the cache of this machine, if there is one."""
     disk = default_cache()
     if disk is not None:

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.kernel import compute_key, schedule_key
 from meta.backend.tvm.knobs import Knob, Knobs, Value
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.patterns import schedule
 from meta.backend.tvm.spec import KernelSpec
+from meta.backend.tvm.te.tiles import TILE
 from meta.errors import MetaError
 from meta.modes import scoped
 from meta.records import record
@@ -23,7 +25,6 @@ from meta.vm.plan.relax import is_group
 
 SCHEDULE: Final = ""
 """In place of the key of a compute, for knobs of the schedule."""
-_SUM_STEPS: Final = 16
 Place = tuple[str, str]
 """The key of the compute that asks, or `SCHEDULE`, and the name of the knob."""
 State = Mapping[Place, Value]
@@ -31,7 +32,7 @@ State = Mapping[Place, Value]
 
 
 @record(eq=False)
-class Variant:
+class KernelVariant:
     """A kernel with some choices. function: scheduled, over (operands..., results...).  knobs: those it asked for.
     values: what these are.  key: the key of the choices of the schedule.  code: a hash of the function.
     work: an estimate of its time, in elements that are read or written."""
@@ -77,7 +78,7 @@ class TunableKernel:
         """The keys of its computes."""
         return frozenset(compute_key(spec) for spec, _ in self.parts.values())
 
-    def variant(self, state: State) -> Variant | None:
+    def variant(self, state: State) -> KernelVariant | None:
         """The kernel with these choices, None where they do not give one."""
         functions: dict[Any, Any] = {}
         asked: dict[Place, Knob] = {}
@@ -95,7 +96,7 @@ class TunableKernel:
             return None
         _enter(SCHEDULE, knobs, asked, used)
         code = tvm.structural_hash(function)
-        return Variant(state, function, asked, used, schedule_key(unscheduled), code, _work(unscheduled))
+        return KernelVariant(state, function, asked, used, schedule_key(unscheduled), code, _work(unscheduled))
 
     def _computed(self, scope: str, spec: KernelSpec, is_fed: bool, state: State) -> tuple[Any, Knobs]:
         chosen = {name: value for (place, name), value in state.items() if place == scope}
@@ -169,13 +170,15 @@ def _callee(call: Any) -> Any:
 
 
 def _work(function: Any) -> float:
-    """An estimate of the time of a function: a step of a sum takes a part of the time of an element of memory."""
+    """An estimate of the time of a function, in elements of memory: steps of sums take less time, least of all in
+    register tiles."""
     volumes: list[float] = []
 
     def visit(block: Any) -> None:
         volume = blocks.volume([blocks.as_int(v.dom.extent) for v in block.iter_vars]) or 0
         is_sum = any(int(v.iter_type) == blocks.REDUCE for v in block.iter_vars)
-        volumes.append(volume / (_SUM_STEPS if is_sum else 1))
+        steps = limits.WORK_TILED_STEPS if TILE in block.annotations else limits.WORK_STEPS
+        volumes.append(volume / (steps if is_sum else 1))
 
     tvm.structural_walk(function.body, (tvm.SBlock, visit))
     return sum(volumes)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from meta.records import record
-from meta.vm.tune.kernels import State, Variant
+from meta.vm.tune.kernels import KernelVariant, State
 from meta.vm.tune.timing import Measure
 
 WIN: Final = 0.97
@@ -19,7 +19,7 @@ because the least of several uncertain times is too small."""
 class Tunable(Protocol):
     """A kernel that can have other choices."""
 
-    def variant(self, state: State) -> Variant | None: ...
+    def variant(self, state: State) -> KernelVariant | None: ...
 
 
 @record
@@ -27,13 +27,13 @@ class Found:
     """The best variant of a kernel, and the seconds of a call. finished: whether no further change of one knob wins, as
     opposed to an end of the time."""
 
-    variant: Variant
+    variant: KernelVariant
     seconds: float
     finished: bool
 
 
 def tune_kernel(
-    kernel: Tunable, first: Variant, seconds: float, measure: Measure, is_late: Callable[[], bool],
+    kernel: Tunable, first: KernelVariant, seconds: float, measure: Measure, is_late: Callable[[], bool],
     fixed: frozenset[str] = frozenset(),
 ) -> Found:  # fmt: skip
     """Change one knob at a time, and keep what wins by 3 %, until nothing does.
@@ -52,8 +52,8 @@ def tune_kernel(
 
 
 def _best_value(
-    kernel: Tunable, best: Variant, place: tuple[str, str], measure: Measure
-) -> tuple[Variant, float] | None:
+    kernel: Tunable, best: KernelVariant, place: tuple[str, str], measure: Measure
+) -> tuple[KernelVariant, float] | None:
     """The variant with another value of a knob that wins, and the part of the time that it takes; None without one."""
     others = {best.code: best}
     for state in best.neighbours(place):

@@ -11,7 +11,7 @@ from typing import Final
 
 from meta import progress
 from meta.backend.tvm.cpu import CpuTarget, check_runs_here
-from meta.backend.tvm.knobs import Choices, Value
+from meta.backend.tvm.knobs import KnobChoices, Value
 from meta.device import Device
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, NotSupportedError, value_text
@@ -23,8 +23,8 @@ from meta.tracing.program import check_inputs
 from meta.vm.lower.choose import Source
 from meta.vm.program import Program
 from meta.vm.tune import files
-from meta.vm.tune.files import Result
-from meta.vm.tune.kernels import TunableKernel, Variant, tunable_kernels
+from meta.vm.tune.files import TuneResult
+from meta.vm.tune.kernels import KernelVariant, TunableKernel, tunable_kernels
 from meta.vm.tune.search import tune_kernel
 from meta.vm.tune.timing import Clock, Measure, alternate, own_clock, timer
 
@@ -36,6 +36,8 @@ _FOR_TIMING: Final = 0.25
 """The part of the seconds in which kernels are timed before they are tuned."""
 _TIMING_ROUNDS: Final = 3
 _CALL_ROUNDS: Final = 7
+_CALL_WIN: Final = 0.99
+"""The time of a whole call with the choices, at most, as a part of the time without them."""
 
 
 @record
@@ -58,11 +60,11 @@ class TuneReport:
     """What tuning has found. kernels: those it tuned, the slowest first.  target: the CPU, see `files.target_name`.
     choices: for programs that are compiled.  untunable: operators that other libraries compute.
     before, after: microseconds of a whole call, medians of alternating rounds; None where no program was run.
-    kept: whether the program uses the choices: it does if the whole call takes less time."""
+    kept: whether the program uses the choices: it does if the whole call wins by 1 %."""
 
     kernels: tuple[KernelTuning, ...]
     target: str
-    choices: Choices
+    choices: KnobChoices
     untunable: tuple[str, ...] = ()
     before: float | None = None
     after: float | None = None
@@ -72,7 +74,7 @@ class TuneReport:
         """Write the choices to a file for `meta.vm.compile(..., tuning=path)`; choices for other targets in it stay.
 
         Raises FileError if it cannot be written, or has other content."""
-        files.write(path, self.target, self.choices if self.kept else Choices({}))
+        files.write(path, self.target, self.choices if self.kept else KnobChoices({}))
 
     def __str__(self) -> str:
         rows = [("kernel", "operators", "calls", "us", "tuned", "choices")]
@@ -96,8 +98,8 @@ class _Timed:
     """A kernel with its default choices, and what is known of it. key: of the entry in the cache on disk."""
 
     kernel: TunableKernel
-    variant: Variant
-    result: Result
+    variant: KernelVariant
+    result: TuneResult
     key: str
 
     @property
@@ -116,7 +118,7 @@ class Session:
     seconds: float
     clock: Clock = time.perf_counter
 
-    def run(self) -> tuple[tuple[KernelTuning, ...], Choices]:
+    def run(self) -> tuple[tuple[KernelTuning, ...], KnobChoices]:
         """Tune the slowest kernels. The time is over after `seconds`, and one more measurement at most."""
         start = self.clock()
         chosen: dict[str, dict[str, Value]] = {}
@@ -129,7 +131,7 @@ class Session:
                 share = timed.total / sum(each.total for each in slowest[i:])
                 rows.append(self._tune(timed, now + (start + self.seconds - now) * share, chosen))
                 progress.advance()
-        return tuple(rows), Choices({scope: values for scope, values in chosen.items() if values})
+        return tuple(rows), KnobChoices({scope: values for scope, values in chosen.items() if values})
 
     def _timed(self, end: float) -> list[_Timed]:
         """The kernels with knobs and their times: those with most work first, while there is time."""
@@ -147,7 +149,7 @@ class Session:
                 if self.clock() >= end:
                     break
                 (seconds,) = self.measure([variant], _TIMING_ROUNDS)
-                result = Result({}, seconds, seconds, finished=False)
+                result = TuneResult({}, seconds, seconds, finished=False)
             timed.append(_Timed(kernel, variant, result, key))
             progress.advance()
         return [each for each in timed if isfinite(each.result.default)]
@@ -162,7 +164,7 @@ class Session:
         if not result.finished:
             found = tune_kernel(kernel, best, result.tuned, self.measure, lambda: self.clock() >= end, fixed)
             best = found.variant
-            files.store_result(timed.key, Result(best.state, result.default, found.seconds, found.finished))
+            files.store_result(timed.key, TuneResult(best.state, result.default, found.seconds, found.finished))
             result = replace(result, tuned=found.seconds)
         values = best.choices()
         chosen.update({scope: values.get(scope, {}) for scope in {*kernel.scopes, *values}})
@@ -230,4 +232,4 @@ def compared(report: TuneReport, old: Program, new: Program, inputs: Sequence[ND
     """The report with the times of whole calls of a program without and with the choices."""
     calls = [partial(program.machine.main, *program.arguments(inputs)) for program in (old, new)]
     before, after = alternate(calls, _CALL_ROUNDS, own_clock())
-    return replace(report, before=before * 1e6, after=after * 1e6, kept=after < before)
+    return replace(report, before=before * 1e6, after=after * 1e6, kept=after <= _CALL_WIN * before)

@@ -20,9 +20,9 @@ from meta.dtype import is_float
 from meta.eager.seeds import zeros_of
 from meta.errors import KernelError
 from meta.ir.type import tensor_type
-from meta.vm.tune.kernels import Variant
+from meta.vm.tune.kernels import KernelVariant
 
-Measure = Callable[[Sequence[Variant], int], Sequence[float]]
+Measure = Callable[[Sequence[KernelVariant], int], Sequence[float]]
 """(variants, rounds) -> seconds of a call of each, the median of the rounds; infinity for those that do not compile."""
 _TURN: Final = 1e-3
 """Seconds that a kernel runs in a round, at least."""
@@ -66,7 +66,7 @@ def _turn(call: Callable[[], object], count: int, clock: Clock) -> float:
 def timer(target: Any, sizes: Mapping[str, int]) -> Measure:
     """Compiles variants, and times them here. sizes: values of symbolic sizes."""
 
-    def measure(variants: Sequence[Variant], rounds: int) -> list[float]:
+    def measure(variants: Sequence[KernelVariant], rounds: int) -> list[float]:
         calls: dict[int, Callable[[], object]] = {}
         with suppress(KeyError):
             arguments = [_value(x) for x in parameters(variants[0].function, sizes)]

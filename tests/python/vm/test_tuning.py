@@ -12,13 +12,13 @@ import pytest
 
 import meta
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.knobs import Choices, Knobs, choose, choose_divisor, tentative
+from meta.backend.tvm.knobs import KnobChoices, Knobs, choose, choose_divisor, tentative
 from meta.backend.tvm.library import compile_functions
 from meta.errors import ArgumentError, FileError, MetaError, NotSupportedError
 from meta.modes import scoped
 from meta.optim.sgd import with_sgd
 from meta.vm.tune import files, session
-from meta.vm.tune.kernels import TunableKernel, Variant, tunable_kernels
+from meta.vm.tune.kernels import KernelVariant, TunableKernel, tunable_kernels
 from meta.vm.tune.search import tune_kernel
 from meta.vm.tune.timing import alternate
 from tests.python.kernels_in_memory import forget_programs
@@ -62,7 +62,7 @@ def kernels_of(function: Callable[..., Any], inputs: Sequence[Any]) -> tuple[Any
     return source, tunable_kernels(source, fuse=True)
 
 
-def results(variants: Sequence[Variant], target: Any) -> list[np.ndarray[Any, Any]]:
+def results(variants: Sequence[KernelVariant], target: Any) -> list[np.ndarray[Any, Any]]:
     """The last result of each, on the same random operands."""
     generator = np.random.default_rng(1)
     types = [p.ty for p in variants[0].function.params]
@@ -128,9 +128,9 @@ def test_knobs_are_asked_only_while_tuning() -> None:
 
 def test_choices_are_part_of_the_identity_of_code() -> None:
     plain = targets.identity("cpu")
-    with scoped(tuning=Choices({"kernel": {"size": 1}})):
+    with scoped(tuning=KnobChoices({"kernel": {"size": 1}})):
         one = targets.identity("cpu")
-    with scoped(tuning=Choices({"kernel": {"size": 2}})):
+    with scoped(tuning=KnobChoices({"kernel": {"size": 2}})):
         two = targets.identity("cpu")
     assert len({plain, one, two}) == 3
     assert targets.identity("cpu") == plain
@@ -147,22 +147,22 @@ def pair() -> list[Any]:
     return operands()[:2]
 
 
-def timed_by(seconds: Callable[[Variant], float]) -> tuple[list[int], Any]:
+def timed_by(seconds: Callable[[KernelVariant], float]) -> tuple[list[int], Any]:
     """A measure by a function of the variant, and how many variants each call of it had."""
     counts: list[int] = []
 
-    def measure(variants: Sequence[Variant], rounds: int) -> list[float]:
+    def measure(variants: Sequence[KernelVariant], rounds: int) -> list[float]:
         counts.append(len(variants))
         return [seconds(v) for v in variants]
 
     return counts, measure
 
 
-def value_of(variant: Variant, name: str) -> Any:
+def value_of(variant: KernelVariant, name: str) -> Any:
     return next(value for (_, knob), value in variant.values.items() if knob == name)
 
 
-def the_product() -> tuple[TunableKernel, Variant]:
+def the_product() -> tuple[TunableKernel, KernelVariant]:
     _, kernels = kernels_of(product, pair())
     (kernel,) = kernels
     variant = kernel.variant({})
@@ -219,7 +219,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, measure: Any, times: tuple[float, floa
     monkeypatch.setattr(session, "alternate", lambda *_: times)
 
 
-def wide_lanes(variant: Variant) -> float:
+def wide_lanes(variant: KernelVariant) -> float:
     return 1 / value_of(variant, "tile_lanes")
 
 
@@ -366,7 +366,7 @@ def test_refuses_paths_of_no_file(path: str, tmp_path: Path) -> None:
 
 def test_files_keep_the_choices_of_other_targets(tmp_path: Path) -> None:
     path = tmp_path / "tuning.json"
-    one, two = Choices({"k": {"tile": (1, 8), "order": True}}), Choices({"k": {"tile": (2, 4)}})
+    one, two = KnobChoices({"k": {"tile": (1, 8), "order": True}}), KnobChoices({"k": {"tile": (2, 4)}})
     files.write(path, "one", one)
     files.write(path, "two", two)
     assert dict(files.read(path).targets) == {"one": one, "two": two}
@@ -376,7 +376,7 @@ def test_files_keep_the_choices_of_other_targets(tmp_path: Path) -> None:
 
 
 def test_damaged_entries_of_the_cache_are_ignored() -> None:
-    result = files.Result({("scope", "name"): (1, 2)}, 2.0, 1.0, finished=True)
+    result = files.TuneResult({("scope", "name"): (1, 2)}, 2.0, 1.0, finished=True)
     files.store_result("tuned_x", result)
     assert files.read_result("tuned_x") == result
     for payload in (
