@@ -63,4 +63,5 @@ def tune(
         cpus.check_runs_here("tune", source.cpu)
     sizes = session.open_sizes(program, inputs)
     measure = board(run, source.cpu or cpus.host(), source.target, sizes)
-    return session.tune(program, inputs, seconds, fuse=fuse, measure=measure)
+    place = f"{' '.join(run)} in C"
+    return session.tune(program, inputs, seconds, fuse=fuse, measure=measure, place=place)

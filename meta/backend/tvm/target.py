@@ -79,7 +79,7 @@ def identity(kind: str) -> str:
     It keeps a cache directory valid across machines and upgrades. The digest does not load TVM's compiler.
     """
     own = _identity(kind, modes.cpu)
-    return own if modes.tuning is None else f"{own} {modes.tuning.digest}"
+    return f"{own} {modes.tuning.digest}" if modes.tuning is not None and modes.tuning.kernels else own
 
 
 @cache

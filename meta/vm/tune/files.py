@@ -147,9 +147,10 @@ class TuneResult:
 _SUFFIX: Final = ".tuned"
 
 
-def result_key(variant: KernelVariant) -> str:
-    """The key of a kernel, by its variant with default choices, for the CPU compiled for."""
-    facts = (variant.key, sorted({scope for scope, _ in variant.knobs}), targets.identity("cpu"))
+def result_key(variant: KernelVariant, place: str) -> str:
+    """The key of a kernel, by its variant with default choices, for the CPU compiled for and the place of the times: an
+    emulator's say nothing about a board."""
+    facts = (place, variant.key, sorted({scope for scope, _ in variant.knobs}), targets.identity("cpu"))
     return f"tuned_{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}"
 
 

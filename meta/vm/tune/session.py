@@ -10,6 +10,7 @@ from math import inf, isfinite
 from typing import Final
 
 from meta import progress
+from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.cpu import CpuTarget, check_runs_here
 from meta.backend.tvm.knobs import KnobChoices, Value
 from meta.device import Device
@@ -110,11 +111,13 @@ class _Timed:
 
 @record(eq=False)
 class Session:
-    """The tuning of one program. measure: times variants.  clock: of the seconds that it may take."""
+    """The tuning of one program. measure: times variants, at a place that results are stored for.
+    clock: of the seconds that it may take."""
 
     source: Source
     fuse: bool
     measure: Measure
+    place: str
     seconds: float
     clock: Clock = time.perf_counter
 
@@ -143,7 +146,7 @@ class Session:
         progress.stage("time kernels", total=len(variants))
         timed: list[_Timed] = []
         for kernel, variant in variants:
-            key = files.result_key(variant)
+            key = files.result_key(variant, self.place)
             result = files.read_result(key)
             if result is None:
                 if self.clock() >= end:
@@ -162,7 +165,7 @@ class Session:
         state |= {(scope, name): value for scope in fixed for name, value in chosen[scope].items()}
         best = kernel.variant(state) or timed.variant
         if not result.finished:
-            found = tune_kernel(kernel, best, result.tuned, self.measure, lambda: self.clock() >= end, fixed)
+            found = tune_kernel(kernel, best, result.tuned, self.measure, lambda: self._is_late(end), fixed)
             best = found.variant
             files.store_result(timed.key, TuneResult(best.state, result.default, found.seconds, found.finished))
             result = replace(result, tuned=found.seconds)
@@ -171,6 +174,10 @@ class Session:
         flat = {name: value for table in values.values() for name, value in table.items()}
         times = result.default * 1e6, result.tuned * 1e6
         return KernelTuning(kernel.name, kernel.operators, kernel.calls, *times, flat, not result.finished)
+
+    def _is_late(self, end: float) -> bool:
+        progress.check_interrupts()
+        return self.clock() >= end
 
 
 def slowest_until(timed: Sequence[_Timed], share: float) -> list[_Timed]:
@@ -209,13 +216,15 @@ def check_tunable(source: Source) -> None:
 
 
 def tune(
-    program: Program, inputs: Sequence[NDArray], seconds: float, *, fuse: bool, measure: Measure | None = None
-) -> TuneReport:
-    """Tune the kernels of a program. measure: by default on this machine."""
+    program: Program, inputs: Sequence[NDArray], seconds: float, *, fuse: bool, measure: Measure | None = None,
+    place: str = "",
+) -> TuneReport:  # fmt: skip
+    """Tune the kernels of a program. measure: by default on this machine.  place: where that is, for stored results."""
     source = program.source
     check_tunable(source)
     measure = measure or timer(source.target, open_sizes(program, inputs))
-    kernels, choices = Session(source, fuse, measure, seconds).run()
+    place = place or f"{tvm.num_threads()} threads"
+    kernels, choices = Session(source, fuse, measure, place, seconds).run()
     untunable = sorted({choice.implementation.name for choice in source.choices.packed().values()})
     return TuneReport(kernels, files.target_name(source.cpu), choices, tuple(untunable))
 
