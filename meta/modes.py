@@ -39,6 +39,10 @@ class Modes(local):
     """Names of the allowed dialects in order of preference; None allows all dialects, by plevel."""
     cpu: Any = None
     """The meta.backend.tvm.cpu.CpuTarget that programs are compiled for, None for the CPU of this machine."""
+    tuning: Any = None
+    """The meta.backend.tvm.knobs.KnobChoices of the program that is compiled, None without tuning."""
+    knobs: Any = None
+    """The meta.backend.tvm.knobs.Knobs of the kernel that is computed or scheduled, None without tuning."""
     autocast: Any = None
     """The autocast policy: a callable (op, args) -> args."""
     trace: Any = None

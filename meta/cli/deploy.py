@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -27,6 +28,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, required=True, help="the folder to write")
     parser.add_argument("--name", default="", help="what the program is called in C; by default as the model")
     parser.add_argument("--embed", action="store_true", help="put the weights into the code")
+    parser.add_argument("--tuning", type=Path, help="a file of choices for its kernels, which tuning has written")
+    parser.add_argument("--tune", type=float, metavar="SECONDS",
+                        help="first tune the kernels on the machine, and write the choices to the file of --tuning, by "
+                             "default tuning.json in the folder")  # fmt: skip
+    parser.add_argument("--run", default="", metavar="COMMAND",
+                        help='what runs programs on the machine, for --tune: "ssh board", "qemu-aarch64"')  # fmt: skip
     parser.add_argument("--params", type=Path, help="Relay and ONNX: values of parameters, as for import")
     parser.add_argument("--shape", action="append", default=[], metavar="NAME=2,3,224,224",
                         help="Relay and ONNX: another shape for an input than the model's (repeatable)")  # fmt: skip
@@ -38,8 +45,12 @@ def run(options: argparse.Namespace) -> int:
     import meta
 
     what, inputs = _model(options)
+    tuning = options.tuning
     with meta.with_dialect("tvm"):
-        executor = meta.vm.compile(what, target=options.target, cpu=options.cpu)
+        if options.tune is not None:
+            tuning = tuning or options.output / "tuning.json"
+            _tune(meta.vm.compile(what, target=options.target, cpu=options.cpu), inputs, options, tuning)
+        executor = meta.vm.compile(what, target=options.target, cpu=options.cpu, tuning=tuning)
         program = executor.program(*inputs)
     stem = options.model.rpartition(":")[2] if ":" in options.model else Path(options.model).stem
     name = options.name or stem
@@ -49,6 +60,17 @@ def run(options: argparse.Namespace) -> int:
     size = sum(file.stat().st_size for file in options.output.glob("*.o"))
     print(f"{options.output}: kernels {size:,} bytes; build it there: make")
     return 0
+
+
+def _tune(executor: Any, inputs: Sequence[Any], options: argparse.Namespace, path: Path) -> None:
+    """Tune the program on its machine, print the report, and write the choices."""
+    import meta
+
+    program, run = executor.program(*inputs), shlex.split(options.run)
+    report = meta.deploy.tune(program, inputs, options.tune, fuse=executor.fuse, run=run)
+    print(report)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    report.save(path)
 
 
 def _model(options: argparse.Namespace) -> tuple[Any, Sequence[Any]]:

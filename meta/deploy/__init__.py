@@ -8,6 +8,7 @@ functions   lists of kernel calls, with branches and loops, as functions in C
 emit        a program as one C file, with its header
 toolchain   compilers in C for other machines
 templates   an example, a Makefile and a pkg-config file
+measure     times of kernels on another machine
 package     folders, archives and libraries, which `Executor.save` writes
 
 runtime/ has the sources that programs are linked with: opening and running them, threads, and files of weights.
@@ -19,8 +20,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from meta.eager.ndarray import NDArray
     from meta.files.atomic import Path
     from meta.vm.program import Program
+    from meta.vm.tune.session import TuneReport
 
 WRITERS: Final = ("c", "archive", "library")
 """The formats of `Executor.save` for C."""
@@ -38,3 +41,27 @@ def write(
     from meta.deploy import package  # with the compiler
 
     return package.write(path, name, programs, fuse=fuse, format=format, symbol=symbol, embed=embed)
+
+
+def tune(
+    program: Program, inputs: Sequence[NDArray], seconds: float, *, fuse: bool = True, run: Sequence[str] = ()
+) -> TuneReport:
+    """Tune the kernels of a program (of `executor.program(...)`) on the machine that it is compiled for, by programs in
+    C that a command runs. `report.save(path)` writes the choices for `meta.vm.compile(..., tuning=path)`.
+
+    inputs: arrays of the sizes to tune for.  run: the command and its arguments; it gets the path of a program and its
+    argument, and may be `ssh` and a host. Without it, programs run here.
+    Raises ArgumentError for seconds that are not positive, NotSupportedError for a machine that needs a command or has
+    no compiler in C, KernelError, with what it printed, if the command fails."""
+    from meta.backend.tvm import cpu as cpus
+    from meta.deploy.measure import board
+    from meta.vm.tune import session
+
+    session.check_seconds(seconds)
+    source = program.source
+    if not run:
+        cpus.check_runs_here("tune", source.cpu)
+    sizes = session.open_sizes(program, inputs)
+    measure = board(run, source.cpu or cpus.host(), source.target, sizes)
+    place = f"{' '.join(run)} in C"
+    return session.tune(program, inputs, seconds, fuse=fuse, measure=measure, place=place)

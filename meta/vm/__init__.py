@@ -12,6 +12,7 @@ lower                 from our IR to Relax
 plan                  the order of kernels, and the memory of tensors
 build                 from a plan to an executable
 saved                 programs in files
+tune                  other choices of kernels' schedules for the CPU that runs them
 cuda_graph            calls recorded as CUDA graphs
 """
 
@@ -29,11 +30,13 @@ if TYPE_CHECKING:
     from meta.vm.report import Profile as Profile
     from meta.vm.saved.files import LoadedExecutor as LoadedExecutor
     from meta.vm.saved.files import load as load
+    from meta.vm.tune.session import TuneReport as TuneReport
 else:
     __getattr__, __dir__ = exports(__name__, {
         "meta.vm.compilation": ("compile",),
         "meta.vm.executor": ("Executor",),
         "meta.vm.report": ("MemoryReport", "Profile"),
         "meta.vm.saved.files": ("LoadedExecutor", "load"),
+        "meta.vm.tune.session": ("TuneReport",),
         "meta.vm.dynamic_sizes": ("SpecialisationWarning",),
     })  # fmt: skip

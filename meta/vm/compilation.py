@@ -9,6 +9,8 @@ from meta import spellings
 from meta.backend.tvm.cpu import CpuTarget, chosen_target
 from meta.device import Device
 from meta.eager.ndarray import NDArray
+from meta.errors import ArgumentError
+from meta.files.atomic import Path
 from meta.ir.builder import Module
 from meta.tracing.open_sizes import Dynamic
 from meta.vm.arguments import Recordable, compiled_device
@@ -31,6 +33,7 @@ class CompileOptions(TypedDict, total=False):
     memory_budget: int | str | None
     target: str | CpuTarget | None
     cpu: str | None
+    tuning: Path | None
 
 
 @overload
@@ -49,7 +52,7 @@ def compile(
     what: Module | Recordable | Callable[..., Any], device: Device | str = "cpu", *, fuse: bool = True,
     passes: Transform | Iterable[Transform] | None = None, graphs: bool = True, dynamic: Dynamic | None = None,
     memory_budget: int | str | None = None, target: str | CpuTarget | None = None, cpu: str | None = None,
-    **unknown: NoReturn,
+    tuning: Path | None = None, **unknown: NoReturn,
 ) -> Executor[..., Any]:  # fmt: skip
     """Compile a Model, a function (traced or not), a training step or an IR Module.
 
@@ -76,9 +79,19 @@ def compile(
     target: the CPU that it is compiled for, where that is another machine's: "aarch64-linux-gnu", "riscv64-linux-gnu",
         ... (see docs/compile.md). All kernels are TVM's then, and calls raise NotSupportedError where this machine does
         not run the code.  cpu: its processor by LLVM's name, such as "cortex-a72".
+    tuning: a file of choices for the kernels' schedules, which `Executor.tune` has found and its report saved (see
+        docs/performance.md). Raises FileError for a malformed one, and for one without choices for the CPU.
     A `with_dialect` around this call holds for the program."""
     if unknown:
         spellings.refuse_unknown("compile", unknown, ("what", "device", *CompileOptions.__annotations__))
     on = compiled_device(device)
     machine = chosen_target(on, target, cpu) if target or cpu else None
-    return Executor(what, on, fuse, passes, graphs, dynamic, memory_budget, machine)
+    if tuning is None:
+        return Executor(what, on, fuse, passes, graphs, dynamic, memory_budget, machine)
+    from meta.vm.tune import files
+
+    if on.kind != "cpu":
+        raise ArgumentError("compile", f"tuning is {tuning!r:.80}, and the device is {on}", "tuning on the CPU alone")
+    table = files.read(tuning)
+    table.check(machine)
+    return Executor(what, on, fuse, passes, graphs, dynamic, memory_budget, machine, table)

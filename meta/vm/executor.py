@@ -51,11 +51,15 @@ from meta.vm.runner import (
 )
 
 if TYPE_CHECKING:
+    from meta.backend.tvm.knobs import KnobChoices
     from meta.pictures import Picture
     from meta.vm.cuda_graph import GraphCall
+    from meta.vm.tune.files import Tuning
+    from meta.vm.tune.session import TuneReport
 
 Transform = Callable[[Module], Module]
-
+_COMPILED = ("_choices", "_runs", "_programs", "_variants", "_containers", "_revision")
+"""What an executor has compiled, and how."""
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -67,9 +71,11 @@ class Executor(Generic[P, R]):
     def __init__(
         self, what: Module | Recordable | Callable[..., Any], device: Device, fuse: bool,
         passes: Transform | Iterable[Transform] | None, graphs: bool = False, dynamic: Dynamic | None = None,
-        memory_budget: int | str | None = None, cpu: CpuTarget | None = None,
+        memory_budget: int | str | None = None, cpu: CpuTarget | None = None, tuning: Tuning | None = None,
     ) -> None:  # fmt: skip
         self.device, self.fuse, self.cpu = device, fuse, cpu
+        self.tuning = tuning
+        self._choices = tuning and tuning.choices(cpu)
         self.compiled_from = what
         self.graphs = graphs and device.kind == "cuda"
         self.memory_budget: int | None = None
@@ -162,6 +168,27 @@ class Executor(Generic[P, R]):
         program, inputs = self._specialised(args, kwargs)
         return report.profile(program, inputs, fuse=self.fuse, repeat=repeat)
 
+    def tune(self, *args: Any, seconds: float = 60, **kwargs: Any) -> TuneReport:
+        """Try other tiles, orders of loops and the like for the slowest kernels, on this machine, and use what wins by
+        3 %, if the whole call then wins by 1 %. Results differ by rounding alone, and state does not change.
+
+        Choices stay in the cache, and `report.save(path)` writes them for `meta.vm.compile(..., tuning=path)`. Kernels
+        of open sizes are timed at the sizes of the arguments. seconds: for the search; compiling comes on top.
+        Raises ArgumentError for another number of seconds, NotSupportedError for programs without kernels to tune."""
+        from meta.vm.tune import session
+
+        session.check_request(seconds, self.device, self.cpu)
+        program, inputs = self._specialised(args, kwargs)
+        with progress.compiling(self._name):
+            report = session.tune(program, inputs, seconds, fuse=self.fuse)
+        choices = report.choices.merged(self._choices)
+        if report.choices.kernels and choices != self._choices:
+            other = self._for(self.cpu, choices)
+            report = session.compared(report, program, other.program(*args, **kwargs), inputs)
+            for name in _COMPILED if report.kept else ():
+                setattr(self, name, getattr(other, name))
+        return report
+
     def relax(self, *args: Any, stage: str = "relax", **kwargs: Any) -> Any:
         """The program for these arguments as an IRModule of TVM: "relax" (lowered) or "planned" (fused, scheduled,
         memory assigned). Raises ArgumentError for another stage."""
@@ -184,7 +211,8 @@ class Executor(Generic[P, R]):
         from meta.vm import saved
 
         if target or cpu:
-            return self._for(chosen_target(self.device, target, cpu)).save(path, format=format)
+            machine = chosen_target(self.device, target, cpu)
+            return self._for(machine, self.tuning and self.tuning.choices(machine)).save(path, format=format)
         self._compile_anew()
         programs = [(key[0], program) for key, program in self._programs.items()]
         return saved.write(path, self._name, programs, self.device, fuse=self.fuse, whole=self._whole, format=format)
@@ -201,10 +229,11 @@ class Executor(Generic[P, R]):
             call = inspect.BoundArguments(signature, tree.build(iter(inputs)))
             self._specialised(call.args, call.kwargs)
 
-    def _for(self, cpu: CpuTarget | None) -> Executor[P, R]:
-        """The same programs for another CPU."""
+    def _for(self, cpu: CpuTarget | None, choices: KnobChoices | None) -> Executor[P, R]:
+        """The same programs for another CPU, or with other choices of its kernels' schedules."""
         other = copy(self)
         other.cpu, other._revision, other._programs = cpu, -1, dict(self._programs)
+        other._choices = choices
         other._runs, other._variants, other._containers = {}, {}, []
         other._compile_anew()
         return other
@@ -281,7 +310,7 @@ class Executor(Generic[P, R]):
             return program
         if not self._whole:  # a module states its sizes
             self._sizes.warn(call, record.inputs)
-        choices = scoped(dialects=self._dialects, cpu=self.cpu)
+        choices = scoped(dialects=self._dialects, cpu=self.cpu, tuning=self._choices)
         with self._lock, choices, progress.compiling(self._name), without_collection():
             program = self._programs[key] = replace(self._lower(record, inputs), checks=checks)
             self._variants.setdefault(key, []).append(program)
@@ -344,7 +373,7 @@ class Executor(Generic[P, R]):
     def _compile(self, record: tracing.Record, module: Module) -> Program:
         from meta.passes.standard import separate_results, standard
 
-        with self._lock, scoped(dialects=self._dialects, cpu=self.cpu):
+        with self._lock, scoped(dialects=self._dialects, cpu=self.cpu, tuning=self._choices):
             progress.stage("passes")
             return self._build(record, separate_results(module, standard()(module)))
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from meta import tracing
-from meta.eager.ndarray import NDArray
+from meta.eager.ndarray import NDArray, copy_of
+from meta.eager.seeds import zeros_of
 from meta.ir.builder import Module
+from meta.ir.type import TensorType
 from meta.records import record
 from meta.vm.build.executables import Loaded
 from meta.vm.dynamic_sizes import SizeChecks
@@ -45,3 +47,10 @@ class Program:
             return True
         arrays = [*inputs, *[x for _, x in self.record.state]]
         return [x._node is not None for x in arrays] == self.tracked
+
+    def arguments(self, inputs: Sequence[NDArray]) -> list[Any]:
+        """The raw arguments of the machine for runs that change nothing: copies of what a call overwrites."""
+        arrays = [*inputs, *(x for _, x in self.record.state)]
+        arrays += [zeros_of(p.type) for p in self.record.main.params[len(arrays) :] if isinstance(p.type, TensorType)]
+        written = set(self.source.mutates.values())
+        return [x._data for x in (*(copy_of(x) if i in written else x for i, x in enumerate(arrays)), *self.constants)]

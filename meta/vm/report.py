@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from meta.backend.cuda import streams
 from meta.backend.tvm.cpu import check_runs_here
-from meta.eager.ndarray import NDArray, copy_of
-from meta.eager.seeds import zeros_of
+from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, NotSupportedError, did_you_mean
-from meta.ir.type import TensorType
 from meta.records import record
 from meta.vm.lower.choose import Choice
 from meta.vm.program import Program
@@ -212,10 +210,7 @@ def profile(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: 
     located = locate(program.source, fuse=fuse)
     planned, source, device = located.planned, program.source, program.source.device
     machine = Machine(build_module(source, planned, mode="bytecode"), source)
-    arrays = [*inputs, *(x for _, x in program.record.state)]
-    arrays += [zeros_of(p.type) for p in program.record.main.params[len(arrays) :] if isinstance(p.type, TensorType)]
-    arrays = [copy_of(x) if i in program.source.mutates.values() else x for i, x in enumerate(arrays)]
-    data = [x._data for x in (*arrays, *program.constants)]
+    data = program.arguments(inputs)
     runs = max(repeat, 1)
     totals: list[float] = []
     for _ in range(runs):

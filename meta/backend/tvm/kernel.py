@@ -152,7 +152,7 @@ def build(spec: KernelSpec) -> Compiled:
     kernel = _in_memory(key)
     if kernel is not None:
         return kernel
-    with _building, scoped(cpu=None):
+    with _building, scoped(cpu=None, tuning=None, knobs=None):
         kernel = _in_memory(key)
         if kernel is None:
             kernel = _load_or_build(spec)
@@ -176,7 +176,7 @@ def spec_key(spec: KernelSpec) -> Any:
 
 def disk_key(spec: KernelSpec) -> str:
     """The key of the kernel of `spec` on disk; the compute of a spec without a key is run for it."""
-    with scoped(cpu=None):
+    with scoped(cpu=None, tuning=None):
         return _symbol(spec, None if spec.key else unscheduled(spec))
 
 
@@ -186,6 +186,17 @@ def digest(ir: Any) -> str:
     The text has all numbers exactly, but omits strings of several lines and the data of constants, which the structural
     hash covers. (TVM's JSON does not work: `save_json` of an expression crashes in 0.27.)"""
     return hashlib.sha256(f"{tvm.structural_hash(ir)}\0{ir.script()}".encode()).hexdigest()
+
+
+def compute_key(spec: KernelSpec) -> str:
+    """The key of the choices of a compute: its operator and types, without its source."""
+    facts = repr((spec.name, spec.args, spec.outs, spec.index))
+    return f"{identifier(spec.name)}_{hashlib.sha256(facts.encode()).hexdigest()[:32]}"
+
+
+def schedule_key(function: Any) -> str:
+    """The key of the choices of a schedule: the function to be scheduled, whatever its buffers are called."""
+    return f"schedule_{int(tvm.structural_hash(function)) & (1 << 64) - 1:016x}"
 
 
 def forget(compute: Callable[..., Any]) -> None:

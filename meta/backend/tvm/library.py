@@ -75,7 +75,7 @@ def assemble(text: str) -> Any:
 def assembled(name: str, text: str) -> Any:
     """As `assemble`, from disk if the module is there, and stored otherwise. name: the beginning of its key."""
     disk = default_cache()
-    with scoped(cpu=None):
+    with scoped(cpu=None, tuning=None):
         key = f"{name}_{hashlib.sha256((text + targets.identity('cpu')).encode()).hexdigest()[:32]}"
         module = None if disk is None else load(disk, key)
         if module is None:

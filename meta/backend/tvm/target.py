@@ -73,11 +73,13 @@ _VECTORS: Final = (
 
 
 def identity(kind: str) -> str:
-    """A digest of everything outside a kernel that its machine code depends on: target, CPU, TVM, sources of lowering.
+    """A digest of everything outside a kernel that its machine code depends on: target, CPU, TVM, sources of
+    lowering, choices of tuning.
 
     It keeps a cache directory valid across machines and upgrades. The digest does not load TVM's compiler.
     """
-    return _identity(kind, modes.cpu)
+    own = _identity(kind, modes.cpu)
+    return f"{own} {modes.tuning.digest}" if modes.tuning is not None and modes.tuning.kernels else own
 
 
 @cache

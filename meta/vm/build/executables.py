@@ -26,7 +26,6 @@ from meta.backend.tvm.workarounds import heap
 from meta.cache import default_cache
 from meta.ir.printer import to_text
 from meta.locks import new_lock
-from meta.modes import scoped
 from meta.progress import without_collection
 from meta.records import record
 from meta.vm import lower, plan
@@ -80,7 +79,7 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
     """The executable of a program, with its library kernels registered. One thread builds at a time.
 
     graphs: the program takes its memory where possible, so that calls can be recorded."""
-    with _lock, scoped(cpu=source.cpu):
+    with _lock, source.compiling():
         hooks.prepare()
         progress.stage("prepare library kernels")
         register_kernels(source)
@@ -206,7 +205,7 @@ def shared_library(source: Source, loaded: Loaded, *, fuse: bool) -> bytes:
     if code is None:
         from meta.vm.build.generate import build_module, linked, plan_source
 
-        with _lock, scoped(cpu=source.cpu):
+        with _lock, source.compiling():
             planned = plan_source(source, fuse=fuse, arena=loaded.destinations is not None)
             code = linked(source, planned) or library.link(build_module(source, planned))
     if code is None:

@@ -24,7 +24,6 @@ from meta.backend.tvm.parallel import processes
 from meta.backend.tvm.parallel.serialization import UntransferableError, to_bytes
 from meta.backend.tvm.parallel.worker import compile_functions
 from meta.backend.tvm.workarounds.parameter_sizes import solve_parameter_sizes
-from meta.modes import scoped
 from meta.vm.lower.calls import RELEASE
 from meta.vm.lower.choose import Choice, Source
 from meta.vm.lower.translate import Lowered, lower
@@ -36,7 +35,7 @@ def plan_source(source: Source, *, fuse: bool, lowered: Lowered | None = None, a
     """The program lowered and planned. lowered: its Relax module, where it exists already.
     arena: the caller provides the memory of a program of straight-line code."""
     progress.stage("lower operators")
-    with scoped(cpu=source.cpu):
+    with source.compiling():
         lowered = lowered or lower(source)
         with compiling("vm"):
             return plan(source, lowered, source.target, fuse=fuse, arena=arena)

@@ -15,6 +15,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import TEImplementation
 from meta.backend.tvm.cpu import CpuTarget
+from meta.backend.tvm.knobs import KnobChoices
 from meta.device import Device
 from meta.errors import DeviceError, DispatchError
 from meta.ir.analysis import contents, is_open
@@ -189,7 +190,7 @@ class Source:
 
     mutates: flat index of a result -> parameter.  calls: see `meta.vm.lower.calls`.
     budget: the most bytes that it may need, None for no limit.  cpu: that it is compiled for, None for this machine's.
-    """
+    tuning: choices of its kernels' schedules, None without tuning."""
 
     module: Module
     constants: tuple[Constant, ...]
@@ -199,6 +200,11 @@ class Source:
     calls: Calls
     budget: int | None = None
     cpu: CpuTarget | None = None
+    tuning: KnobChoices | None = None
+
+    def compiling(self) -> AbstractContextManager[None]:
+        """The modes that it is compiled in."""
+        return scoped(cpu=self.cpu, tuning=self.tuning)
 
     @property
     def main(self) -> FunctionExpr:
@@ -207,7 +213,7 @@ class Source:
     @property
     def target(self) -> Any:
         """The TVM target."""
-        with scoped(cpu=self.cpu):
+        with self.compiling():
             return targets.target(self.device.kind)
 
     @property
@@ -237,7 +243,9 @@ def prepare(module: Module, device: Device, budget: int | None = None) -> Source
     lifted = _FIRST_ORDER(module.with_function("main", main))
     choices = choose_all(lifted, device)
     calls = special_calls(lifted) if contents(lifted).has("", loop_op.NAMESPACE) else Calls()
-    return Source(lifted, constants, choices, _flat_mutates(module.main), device, calls, budget, modes.cpu)
+    return Source(
+        lifted, constants, choices, _flat_mutates(module.main), device, calls, budget, modes.cpu, modes.tuning
+    )  # fmt: skip
 
 
 def _constants_to_params(main: FunctionExpr) -> tuple[FunctionExpr, tuple[Constant, ...]]:

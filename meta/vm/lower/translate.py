@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from meta.backend.memory.numpy_arrays import as_pairs
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.kernel import ComputeCall, identifier
+from meta.backend.tvm.kernel import compute_key, identifier, unscheduled
+from meta.backend.tvm.knobs import knobs_of
 from meta.backend.tvm.shape_generic import spec
 from meta.backend.tvm.spec import KernelSpec, SizeSpec
 from meta.dim import Dim, SymDim, compute
@@ -104,11 +105,12 @@ class RelaxTypes:
 @dataclass(frozen=True, slots=True)
 class Lowered:
     """A Relax module. ops: the operator behind each PrimFunc and packed function, by name.  lines: the user's lines of
-    its calls."""
+    its calls.  specs: what each PrimFunc was computed from, see `prim_func`."""
 
     module: Any
     ops: Mapping[str, str]
     lines: Mapping[str, Mapping[Span, None]]
+    specs: Mapping[str, tuple[KernelSpec, bool]]
 
 
 def lower(source: Source) -> Lowered:
@@ -141,6 +143,7 @@ class Lowering:
         self.kernels: dict[Any, Any] = {}
         self.ops: dict[str, str] = {}
         self.lines: dict[str, dict[Span, None]] = {}
+        self.specs: dict[str, tuple[KernelSpec, bool]] = {}
         self.pending: list[tuple[Any, FunctionExpr]] = []
 
     def run(self) -> Lowered:
@@ -149,7 +152,7 @@ class Lowering:
         while self.pending:
             target, function = self.pending.pop()
             self.builder.update_func(target, self.function(target.name_hint, function))
-        return Lowered(self.normalized(), self.ops, self.lines)
+        return Lowered(self.normalized(), self.ops, self.lines, self.specs)
 
     def normalized(self) -> Any:
         """The module that was built, in Relax's normal form."""
@@ -349,16 +352,20 @@ class Lowering:
         key = (kernel_spec, id(kernel_spec.compute), numbers, is_fed)
         target = self.kernels.get(key)
         if target is None:
-            call = ComputeCall(kernel_spec)
-            with call.errors():
-                results = kernel_spec.compute(*call.arguments, **call.options)
-            func = call.function(results).function.without_attr("global_symbol")
-            takes_sizes = any(isinstance(arg, SizeSpec) for arg in kernel_spec.args)
-            own = _REDUCTION if is_fed else _OP_PATTERN.get(kernel_spec.pattern)
-            pattern = _OP_PATTERN["opaque"] if takes_sizes else own
-            func = func if pattern is None else func.with_attr("op_pattern", pattern)
+            with knobs_of(lambda: compute_key(kernel_spec)):
+                func = prim_func(kernel_spec, is_fed)
             target = self.kernels[key] = self.builder.add_func(func, identifier(kernel_spec.name))
+            self.specs[target.name_hint] = kernel_spec, is_fed
         return target
+
+
+def prim_func(kernel_spec: KernelSpec, is_fed: bool) -> Any:
+    """The PrimFunc of a kernel as Relax calls and fuses it. is_fed: whether it can fuse with the call before it."""
+    func = unscheduled(kernel_spec).function.without_attr("global_symbol")
+    takes_sizes = any(isinstance(arg, SizeSpec) for arg in kernel_spec.args)
+    own = _REDUCTION if is_fed else _OP_PATTERN.get(kernel_spec.pattern)
+    pattern = _OP_PATTERN["opaque"] if takes_sizes else own
+    return func if pattern is None else func.with_attr("op_pattern", pattern)
 
 
 def _feeding(module: Module) -> Iterator[Var]:

@@ -30,6 +30,8 @@ from typing import Any
 from meta import progress
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.kernel import schedule_key
+from meta.backend.tvm.knobs import knobs_of
 from meta.backend.tvm.schedule.patterns import schedule
 from meta.dtype import itemsize
 from meta.vm.lower.translate import Lowered
@@ -55,6 +57,12 @@ def _without_dead_code(module: Any) -> Any:
 
 def _fused(lowered: Lowered, fuse: bool, *, on_gpu: bool) -> tuple[Any, dict[str, tuple[str, ...]]]:
     """The module with groups of operators as one PrimFunc each, and the operators of each."""
+    module, kernels = grouped(lowered, fuse, on_gpu=on_gpu)
+    return (_without_dead_code(sequence("FuseTIR")(module)) if fuse else module), kernels
+
+
+def grouped(lowered: Lowered, fuse: bool, *, on_gpu: bool) -> tuple[Any, dict[str, tuple[str, ...]]]:
+    """The module with groups of operators as one function of Relax each, and the operators of each."""
     kernels: dict[str, tuple[str, ...]] = {name: (op,) for name, op in lowered.ops.items()}
     if not fuse:
         return lowered.module, kernels
@@ -71,7 +79,7 @@ def _fused(lowered: Lowered, fuse: bool, *, on_gpu: bool) -> tuple[Any, dict[str
             pieces = _groups(cut, kernels)
             if 2 * sum(map(len, pieces.values())) < distinct:
                 fused, groups = cut, pieces
-    return _without_dead_code(sequence("FuseTIR")(fused)), kernels | groups
+    return fused, kernels | groups
 
 
 def _groups(module: Any, kernels: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -90,9 +98,14 @@ def _scheduled(module: Any, target: Any) -> Any:
     functions = {}
     progress.stage("schedule kernels", total=len(module.functions))
     for name, function in module.functions.items():
-        functions[name] = schedule(function, "", target) if isinstance(function, tvm.PrimFunc) else function
+        functions[name] = _schedule(function, target) if isinstance(function, tvm.PrimFunc) else function
         progress.advance()
     return tvm.IRModule(functions, attrs=module.attrs)
+
+
+def _schedule(function: Any, target: Any) -> Any:
+    with knobs_of(lambda: schedule_key(function)):
+        return schedule(function, "", target)
 
 
 # --- variables that end groups ----------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from typing import Any, Final
 from meta import dtype as dtypes
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.intrinsic import dtype_of
+from meta.backend.tvm.knobs import tentative
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.buffers import relax_alignment, shrink_row_buffers
 from meta.backend.tvm.schedule.cpu.elementwise import schedule_elementwise
@@ -92,11 +93,15 @@ def _apply(rule: Rule, func: tvm.PrimFunc) -> Any:
     """The function that the rule returns, or None if the rule does not apply or fails.
 
     TVM raises ScheduleError where a primitive's condition is violated, and the other errors from internal checks."""
-    try:
-        sch = rule(tvm.Schedule(func, error_render_level="fast"))
-    except (tvm.ScheduleError, tvm.TVMError, ValueError):
-        return None
-    return None if sch is None else sch.mod["main"]
+    with tentative() as keep:
+        try:
+            sch = rule(tvm.Schedule(func, error_render_level="fast"))
+        except (tvm.ScheduleError, tvm.TVMError, ValueError):
+            return None
+        if sch is None:
+            return None
+        keep()
+    return sch.mod["main"]
 
 
 def _keep_loops(sch: tvm.Schedule) -> Any:

@@ -13,11 +13,14 @@ from typing import Any
 from meta._generated import limits
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.intrinsic import Expr, Tensor
+from meta.backend.tvm.knobs import choose
 from meta.backend.tvm.te.elementwise import narrow, widen
 from meta.backend.tvm.te.tiles import (
     cache_block,
+    choose_lanes,
     choose_tile,
     lanes,
+    most_rows,
     padded_images,
     rounded_up,
     stored_copy,
@@ -60,7 +63,7 @@ def correlate(x: Tensor, packed: Tensor, outs: int, steps: _Ints, pads: _Pads, s
     _, *window, ins, width = _sizes(packed)
     batch, *sizes, _ = _sizes(x)
     counts = _counts(sizes, pads, window, spreads, steps)
-    tile = choose_tile(counts[0], counts[1], prod(window) * ins * width * 4)
+    tile = choose_tile(counts[0], counts[1], prod(window) * ins * width * 4, _rows_of(packed))
     data = _padded(x, counts, tile, steps, pads, window, spreads)
     taps, c = [te.reduce_axis((0, k), f"r{i}") for i, k in enumerate(window)], te.reduce_axis((0, ins), "c")
 
@@ -75,14 +78,19 @@ def correlate(x: Tensor, packed: Tensor, outs: int, steps: _Ints, pads: _Pads, s
     return narrow(y, str(x.dtype))
 
 
+def _rows_of(packed: Tensor) -> int:
+    """Rows of a tile, at most, with the lanes of a packed kernel."""
+    return most_rows(max(2 * _sizes(packed)[-1] // lanes(str(packed.dtype)), 1))
+
+
 def convolve_channels(x: Tensor, w: Tensor, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:
     """The correlation of each channel of x with its own kernel, of w (channels, *window, 1)."""
     batch, *sizes, channels = _sizes(x)
     _, *window, _ = _sizes(w)
     counts = _counts(sizes, pads, window, spreads, steps)
-    tile, width = (1, choose_tile(1, counts[1])[1]), lanes(str(x.dtype))
-    data = _padded(x, counts, tile, steps, pads, window, spreads, width)
     packed = packed_kernel(channels, window, 1, str(x.dtype), w)
+    tile, width = (1, choose_tile(1, counts[1], limit=_rows_of(packed))[1]), _sizes(packed)[-1]
+    data = _padded(x, counts, tile, steps, pads, window, spreads, width)
     taps = [te.reduce_axis((0, k), f"r{i}") for i, k in enumerate(window)]
     within = te.reduce_axis((0, 1), "c")
 
@@ -97,7 +105,7 @@ def convolve_channels(x: Tensor, w: Tensor, steps: _Ints, pads: _Pads, spreads: 
 
 def packed_kernel(outs: int, window: Sequence[int], ins: int, dtype: str, position: Callable[..., Any]) -> Any:
     """Panels of a kernel, in which `at(o, *place, c)` is an element; zeros fill the last one."""
-    width = lanes(dtype)
+    width = choose_lanes(dtype)
     panels = -(-outs // width)
 
     def element(p: Expr, *i: Expr) -> Any:
@@ -115,8 +123,10 @@ def convolve(x: Tensor, w: Tensor, steps: _Ints, pads: _Pads, spreads: _Ints) ->
     return correlate(x, packed_kernel(outs, window, ins, str(x.dtype), w), outs, steps, pads, spreads)
 
 
-def convolve_dx(w: Tensor, dy: Tensor, shape: _Ints, pads: _Pads, spreads: _Ints) -> Any:
-    """The gradient with respect to x of `shape`, for steps of 1: dy with the kernel turned around."""
+def convolve_dx(w: Tensor, dy: Tensor, shape: _Ints, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:
+    """The gradient with respect to x of `shape`: dy, with zeros between its elements for steps above 1, with the kernel
+    turned around."""
+    dy = _spread(dy, steps)
     outs, *window, ins = _sizes(w)
 
     def turned(c: Expr, *i: Expr) -> Any:
@@ -130,12 +140,29 @@ def convolve_dx(w: Tensor, dy: Tensor, shape: _Ints, pads: _Pads, spreads: _Ints
     return correlate(dy, packed, ins, (1, 1), turned_pads, spreads)
 
 
+def _spread(dy: Tensor, steps: _Ints) -> Any:
+    """dy with steps - 1 zeros between its elements along its spatial axes."""
+    if set(steps) == {1}:
+        return dy
+    batch, *counts, channels = _sizes(dy)
+
+    def element(n: Expr, *i: Expr) -> Any:
+        *place, c = i
+        is_element = tirx.all(*(a % t == 0 for a, t in zip(place, steps, strict=True) if t > 1))
+        source = [a // t for a, t in zip(place, steps, strict=True)]
+        return tirx.if_then_else(is_element, dy(n, *source, c), tirx.const(0, dy.dtype))
+
+    spread = [(d - 1) * t + 1 for d, t in zip(counts, steps, strict=True)]
+    return stored_copy((batch, *spread, channels), element, "spread")
+
+
 def convolve_dw(x: Tensor, dy: Tensor, shape: _Ints, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:
     """The gradient with respect to a kernel of `shape`: lanes are channels of x, rows of a tile are channels of dy."""
     outs, *window, _ = shape
     batch, *counts, _ = _sizes(dy)
-    width = lanes(str(dy.dtype))
-    rows = max(n for n in (8, 7, 6, 5, 4, 2, 1) if outs % n == 0)
+    width = choose_lanes(str(dy.dtype))
+    rows = [n for n in (8, 7, 6, 5, 4, 2, 1, 12, 14, 16, 24) if outs % n == 0]
+    rows = choose("tile_rows", max(n for n in rows if n <= 8), rows)
     data = _padded(x, counts, (1, 1), steps, pads, window, spreads, width)
     images, lines = _part(batch, *counts)
     parts = batch // images * (counts[0] // lines)
@@ -160,5 +187,8 @@ def _part(batch: int, height: int, width: int) -> tuple[int, int]:
     """Images and rows of pixels of a part of a sum over pixels: few rounding errors, and operands in the cache."""
     if height * width <= limits.PIXELS_OF_A_PART:
         most = max(min(batch, limits.PIXELS_OF_A_PART // max(height * width, 1)), 1)
-        return next(n for n in range(most, 0, -1) if batch % n == 0), height
-    return 1, next(n for n in range(max(min(height, limits.PIXELS_OF_A_PART // width), 1), 0, -1) if height % n == 0)
+        images = next(n for n in range(most, 0, -1) if batch % n == 0)
+        return choose("part_images", images, [n for n in range(1, images + 1) if batch % n == 0]), height
+    most = max(min(height, limits.PIXELS_OF_A_PART // width), 1)
+    lines = next(n for n in range(most, 0, -1) if height % n == 0)
+    return 1, choose("part_lines", lines, [n for n in range(1, lines + 1) if height % n == 0])

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, Final
 
 from meta._generated import limits
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.intrinsic import Expr, Tensor
-from meta.backend.tvm.te.tiles import lanes, most_rows, rounded_up, stored_copy, tiled_sum
+from meta.backend.tvm.knobs import choose, choose_divisor
+from meta.backend.tvm.te.tiles import choose_lanes, lanes, most_rows, rounded_up, stored_copy, tiled_sum
 
 
 def product(x: Tensor, w: Tensor, transpose_x: bool, transpose_w: bool, shape: Sequence[int]) -> Any:
@@ -21,8 +22,8 @@ def product(x: Tensor, w: Tensor, transpose_x: bool, transpose_w: bool, shape: S
     last two axes of either may be exchanged."""
     *leading, columns = shape
     terms = int(w.shape[1 if transpose_w else 0])
-    width = lanes(str(x.dtype))
-    tile = choose_rows(leading)
+    width = choose_lanes(str(x.dtype))
+    tile = choose_rows(leading, most_rows(2 * width // lanes(str(x.dtype))))
     rows = _padded_rows(x, transpose_x, [rounded_up(n, size) for n, size in zip(leading, tile, strict=True)])
     panels = _panels(w, transpose_w, columns, terms, width, prod(leading))
     k = te.reduce_axis((0, terms), "k")
@@ -35,12 +36,14 @@ def product(x: Tensor, w: Tensor, transpose_x: bool, transpose_w: bool, shape: S
     return tiled_sum(shape, (*tile, width), element, (*block_rows(leading, tile), 0), in_blocks=True)
 
 
-def choose_rows(leading: Sequence[int]) -> list[int]:
-    """The rows of a tile along each leading axis: 1, except along the last two, where the fastest numbers are
-    chosen."""
-    most = min(most_rows(), limits.PRODUCT_TILE_ROWS)
+def choose_rows(leading: Sequence[int], limit: int | None = None) -> list[int]:
+    """The rows of a tile along each leading axis: 1, except along the last two, where the fastest numbers are chosen.
+
+    limit: rows that registers hold."""
+    limit = limit or most_rows()
+    most = min(limit, limits.PRODUCT_TILE_ROWS)
     height, width = (1, *leading)[-2:]
-    sizes = [(h, w) for w in range(1, min(width, most) + 1) for h in range(1, min(height, most // w) + 1)]
+    sizes = [(h, w) for w in range(1, min(width, limit) + 1) for h in range(1, min(height, limit // w) + 1)]
 
     def cost(size: tuple[int, int]) -> tuple[float, int]:
         h, w = size
@@ -50,7 +53,14 @@ def choose_rows(leading: Sequence[int]) -> list[int]:
             1 if whole == (height, width) else limits.PRODUCT_COPY_COST
         ), h
 
-    return [*[1] * (len(leading) - 2), *min(sizes, key=cost)[-len(leading) :]]
+    best = sorted(sizes, key=cost)
+    default = next((h, w) for h, w in best if h * w <= most)
+    tile = choose("tile_rows", default, [default, *(size for size in best if size != default)][:_TILES])
+    return [*[1] * (len(leading) - 2), *tile[-len(leading) :]]
+
+
+_TILES: Final = 7
+"""Sizes of tiles that tuning may choose among, by the time that they are expected to take."""
 
 
 def block_rows(leading: Sequence[int], tile: Sequence[int]) -> list[int]:
@@ -59,6 +69,7 @@ def block_rows(leading: Sequence[int], tile: Sequence[int]) -> list[int]:
     for extent, size in zip(reversed(leading), reversed(tile), strict=True):
         tiles = rounded_up(extent, size) // size
         count = next(n for n in range(max(min(tiles, left // size), 1), 0, -1) if tiles % n == 0)
+        count = choose_divisor("block_tiles", count, tiles)
         block.append(count * size)
         left = left // (count * size) if count == tiles else 1
     return block[::-1]
@@ -93,4 +104,5 @@ def _panels(w: Tensor, transpose_w: bool, columns: int, terms: int, width: int, 
         return w(k, column) if whole else tirx.if_then_else(column < columns, w(k, column), tirx.const(0, w.dtype))
 
     by_panel = rows <= limits.PRODUCT_BLOCK_ROWS or count >= limits.PRODUCT_MANY_PANELS
+    by_panel = choose("panel_by_panel", by_panel, (True, False))
     return stored_copy((count, terms, width), element, "packed", by_panel=by_panel)

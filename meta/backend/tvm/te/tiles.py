@@ -12,6 +12,7 @@ from typing import Any, Final
 from meta._generated import limits
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.intrinsic import Expr, Tensor
+from meta.backend.tvm.knobs import choose, choose_divisor
 
 TILE: Final = "meta.tile"
 """Annotation of a sum: the size of the register tile along each axis of the result. The last axis has the lanes."""
@@ -30,27 +31,34 @@ BY_PANEL: Final = 2
 
 def lanes(dtype: str) -> int:
     """Elements along the last axis of a tile: two vector registers."""
+    return 2 * _register(dtype)
+
+
+def choose_lanes(dtype: str) -> int:
+    """Elements along the last axis of the tiles of one kernel."""
+    return choose("tile_lanes", lanes(dtype), [n * _register(dtype) for n in (2, 1, 4)])
+
+
+def _register(dtype: str) -> int:
+    """Elements of a vector register."""
     from meta.backend.tvm import target as targets
 
-    return 2 * targets.lanes(_bits(dtype))
+    return targets.lanes(64 if dtype == "float64" else 32)
 
 
-def most_rows() -> int:
-    """Rows of two registers in a tile, at most: the rest hold the operands."""
+def most_rows(registers: int = 2) -> int:
+    """Rows in a tile, at most: of as many registers each. The rest hold the operands."""
     from meta.backend.tvm import target as targets
 
-    return 14 if targets.vector_bits() == 512 else 6
+    return (28 if targets.vector_bits() == 512 else 12) // registers
 
 
-def _bits(dtype: str) -> int:
-    return 64 if dtype == "float64" else 32
-
-
-def choose_tile(height: int, width: int, panel_bytes: int = 0) -> tuple[int, int]:
+def choose_tile(height: int, width: int, panel_bytes: int = 0, limit: int | None = None) -> tuple[int, int]:
     """Rows and columns of pixels in a tile: those that take the least time for the whole image.
 
-    panel_bytes: what each tile reads of the kernel; reading it from the second-level cache takes time too."""
-    limit = most_rows()
+    panel_bytes: what each tile reads of the kernel; reading it from the second-level cache takes time too.
+    limit: pixels of a tile, at most."""
+    limit = limit or most_rows()
     overhead = 3 if panel_bytes > limits.TILE_PANEL_BYTES else 1
     sizes = [(h, w) for w in range(1, min(width, limit) + 1) for h in range(1, min(height, limit // w) + 1)]
 
@@ -59,7 +67,12 @@ def choose_tile(height: int, width: int, panel_bytes: int = 0) -> tuple[int, int
         tiles = _tiles(height, rows) * _tiles(width, columns)
         return tiles * (max(rows * columns, limits.TILE_LEAST_STEPS) + overhead), rows
 
-    return min(sizes, key=cost)
+    best = sorted(sizes, key=cost)
+    return choose("tile_pixels", best[0], best[:_TILES])
+
+
+_TILES: Final = 7
+"""Sizes of tiles that tuning may choose among, by the time that they are expected to take."""
 
 
 def _tiles(extent: int, size: int) -> int:
@@ -122,9 +135,10 @@ def padded_images(x: Tensor, befores: Sequence[int], sizes: Sequence[int], chann
 
 def cache_block(batch: int, rows: int, tile_rows: int, image_bytes: int) -> tuple[int, int]:
     """Images and rows of pixels whose operand fits in a part of the cache: whole images, or rows of one."""
-    if image_bytes <= limits.CACHE_BLOCK_BYTES:
-        most = max(limits.CACHE_BLOCK_BYTES // max(image_bytes, 1), 1)
-        return next(n for n in range(max(min(batch, most), 1), 0, -1) if batch % n == 0), rounded_up(rows, tile_rows)
-    tiles = _tiles(rows, tile_rows)
-    most = max(limits.CACHE_BLOCK_BYTES * tiles // image_bytes, 1)
-    return 1, tile_rows * next(n for n in range(min(tiles, most), 0, -1) if tiles % n == 0)
+    tiles, whole = _tiles(rows, tile_rows), image_bytes <= limits.CACHE_BLOCK_BYTES
+    extent = batch if whole else tiles
+    most = max(limits.CACHE_BLOCK_BYTES * (1 if whole else tiles) // max(image_bytes, 1), 1)
+    count = next(n for n in range(max(min(extent, most), 1), 0, -1) if extent % n == 0)
+    if not choose("block_of_images", whole, (True, False)):
+        return 1, tile_rows * choose_divisor("block_rows", tiles if whole else count, tiles)
+    return choose_divisor("block_images", count if whole else 1, batch), rounded_up(rows, tile_rows)

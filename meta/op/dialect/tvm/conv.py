@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from meta.backend.tvm.adapter import te, tirx, topi
 from meta.backend.tvm.intrinsic import Expr, Tensor
+from meta.backend.tvm.knobs import choose
 from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te import convolve as tiled
 from meta.backend.tvm.te.elementwise import accumulation_dtype, narrow, widen
@@ -201,10 +202,17 @@ def conv2d_dx(
     w: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, channels_last: bool, *,
     kind: str, out: Any,
 ) -> Any:  # fmt: skip
-    if not _in_tiles("conv2d_dx", kind, (w, dy), w, stride, groups, channels_last):
-        return _gradient(convolve_dx)(w, dy, shape, stride, padding, dilation, groups, channels_last, out=out)
-    _, pads, spreads = windows.attributes(2, stride, padding, dilation)
-    return tiled.convolve_dx(w, dy, shape, pads, spreads)
+    if _in_tiles("conv2d_dx", kind, (w, dy), w, stride, groups, channels_last):
+        return tiled.convolve_dx(w, dy, shape, *windows.attributes(2, stride, padding, dilation))
+    kernel = (0, w.shape[-1 if channels_last else 1])
+    fits = _in_tiles("conv2d_dx", kind, (w, dy), kernel, (1, 1), groups, channels_last=True)
+    if fits and choose("in_tiles", False, (True, False)):
+        w, dy = (x if channels_last else _moved(x, 1, -1) for x in (w, dy))
+        sizes = tuple(_sizes(out[0]))
+        shape = sizes if channels_last else (sizes[0], *sizes[2:], sizes[1])
+        dx = tiled.convolve_dx(w, dy, shape, *windows.attributes(2, stride, padding, dilation))
+        return dx if channels_last else _moved(dx, -1, 1)
+    return _gradient(convolve_dx)(w, dy, shape, stride, padding, dilation, groups, channels_last, out=out)
 
 
 @compute("conv2d_dw", generic=False, prefers_channels_last=_runs_in_tiles)

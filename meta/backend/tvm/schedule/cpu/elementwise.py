@@ -19,6 +19,7 @@ from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.adapter import tirx
+from meta.backend.tvm.knobs import choose
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.inline import Producer, inline_blocks
@@ -158,7 +159,8 @@ def _keeps_row_loop(block: ComputeBlock, loops: list[Any], is_flat: bool) -> boo
     if is_flat or not len(loops) == len(block.extents) > 1:
         return False
     row_length, row_count = blocks.volume(block.extents[-1:]) or 0, blocks.volume(block.extents[:-1]) or 0
-    return row_length >= limits.LEAST_ROW_LENGTH and row_count >= limits.LEAST_ROW_COUNT
+    keeps = row_length >= limits.LEAST_ROW_LENGTH and row_count >= limits.LEAST_ROW_COUNT
+    return choose("row_loop", keeps, (True, False))
 
 
 def find_transposed_axis(block: ComputeBlock) -> int | None:
@@ -205,8 +207,10 @@ def choose_vector_lanes(block: ComputeBlock, extent: tvm.Expr | int | None) -> i
     native = targets.lanes(block.element_bits)
     if not isinstance(extent, int):
         return native
-    dividing = (lanes for lanes in (4 * native, 2 * native, native) if extent % lanes == 0 and extent >= lanes)
-    return next(dividing, native if extent >= limits.LEAST_TAIL_VECTORS * native else None)
+    dividing = [lanes for lanes in (4 * native, 2 * native, native) if extent % lanes == 0 and extent >= lanes]
+    if not dividing:
+        return native if extent >= limits.LEAST_TAIL_VECTORS * native else None
+    return choose("vector_lanes", dividing[0], dividing)
 
 
 def _choose_short_row_lanes(block: ComputeBlock, extent: tvm.Expr | int | None) -> int | None:

@@ -23,6 +23,7 @@ from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.intrinsic import dtype_of
+from meta.backend.tvm.knobs import choose, choose_divisor
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.cpu.elementwise import (
@@ -109,14 +110,17 @@ def _choose_tile(block: ComputeBlock, contraction: Contraction) -> _Tile | None:
     rows, columns = block.extents[contraction.row_axis], block.extents[contraction.column_axis]
     result_bits = blocks.element_bits(block.written_buffers[0])
     native = targets.lanes(result_bits)
-    tile_rows = next((r for r in limits.CONTRACTION_TILE_ROWS if rows % r == 0), None)
-    tile_columns = next((c for c in (2 * native, native) if columns % c == 0), None)
-    if tile_rows is None or tile_columns is None:
+    row_sizes = [r for r in (*limits.CONTRACTION_TILE_ROWS, 12) if rows % r == 0]
+    column_sizes = [c for c in (2 * native, native, 4 * native) if columns % c == 0]
+    if not row_sizes or not column_sizes:
         return None
+    tile_rows = choose("tile_rows", row_sizes[0], row_sizes)
+    tile_columns = choose("tile_lanes", column_sizes[0], column_sizes)
     depth = blocks.volume(block.extents_of("R")) or 1
     tiles = rows // tile_rows
     cached_tiles = max(limits.CACHE_BLOCK_BYTES * 8 // (result_bits * depth * tile_rows), 1)
     tiles_per_block = next(n for n in range(min(tiles, cached_tiles), 0, -1) if tiles % n == 0)
+    tiles_per_block = choose_divisor("block_tiles", tiles_per_block, tiles)
     return _Tile(tile_rows, tile_columns, tiles_per_block)
 
 

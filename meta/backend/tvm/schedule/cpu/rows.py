@@ -27,6 +27,7 @@ from typing import Any
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
+from meta.backend.tvm.knobs import choose
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.cpu.elementwise import (
@@ -171,6 +172,9 @@ def _split_sums(sch: tvm.Schedule, all_blocks: list[ComputeBlock]) -> dict[str, 
         is_long = isinstance(extent, int) and extent >= limits.LONG_ROW_VECTORS * native
         is_long = is_long and extent % (limits.LONG_ROW_REGISTERS * native) < native
         registers = limits.LONG_ROW_REGISTERS if is_long or _is_whole_product(block) else 1
+        if isinstance(extent, int):
+            counts = [n for n in (1, 2, 4, 8) if n == registers or extent % (n * native) == 0]
+            registers = choose("sum_registers", registers, counts)
         kept_axes = len(block.kinds.rstrip("R"))
         register_factor = [registers] if registers > 1 else []
         *_, lane = sch.split(sch.get_loops(block.rv)[-1], factors=[None, *register_factor, native])
@@ -261,16 +265,19 @@ def _order_column_loops(sch: tvm.Schedule, block: ComputeBlock, row_axes: int) -
 def _choose_tile_width(block: ComputeBlock, column_axis: int) -> int | None:
     """Columns of a register tile of overlapping windows; None for other blocks and if no tile divides the columns."""
     columns, steps = block.extents[column_axis], blocks.volume(block.extents_of("R"))
-    if not isinstance(columns, int) or steps is None or not limits.UNROLLED_STEPS < steps <= limits.TILED_STEPS:
+    if not isinstance(columns, int) or steps is None or steps <= limits.UNROLLED_STEPS:
         return None
     if not _has_overlapping_windows(block, column_axis):
         return None
     lanes = targets.lanes(block.element_bits)
-    for registers in limits.WINDOW_TILE_REGISTERS:
-        for width in range(registers * lanes, max((registers - 1) * lanes, lanes // 4), -max(lanes // 4, 1)):
-            if columns % width == 0:
-                return width
-    return None
+    widths = [
+        width
+        for registers in limits.WINDOW_TILE_REGISTERS
+        for width in range(registers * lanes, max((registers - 1) * lanes, lanes // 4), -max(lanes // 4, 1))
+        if columns % width == 0
+    ]
+    default = widths[0] if widths and steps <= limits.TILED_STEPS else 0
+    return choose("window_tile", default, [*widths, 0]) or None
 
 
 def _has_overlapping_windows(block: ComputeBlock, column_axis: int) -> bool:

@@ -19,6 +19,7 @@ from typing import Any
 
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.knobs import choose
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.cpu.elementwise import (
@@ -184,7 +185,8 @@ def _tile(sch: tvm.Schedule, total: ComputeBlock, panels: Sequence[ComputeBlock]
     if panels:
         outer, middle = [panel], [*cached, *middle]
     else:
-        outer = [panel, middle.pop(1)] if has_parts else [*cached, panel]
+        order = [*cached, panel] if choose("blocks_before_panels", True, (True, False)) else [panel, *cached]
+        outer = [panel, middle.pop(1)] if has_parts else order
     sch.reorder(*outer, *middle, *reduced, *inner)
     for copy in panels:
         sch.compute_at(copy.rv, panel)
@@ -196,7 +198,8 @@ def _tile(sch: tvm.Schedule, total: ComputeBlock, panels: Sequence[ComputeBlock]
     sch.reverse_compute_at(results[0], middle[-1])
     for result in results[1:]:
         sch.reverse_compute_at(result, sch.get_loops(results[0])[-1])
-    _vectorise_result(sch, results[0], tile[-1])
+    if find_transposed_axis(blocks.get_block(sch, results[0])) is None:
+        _vectorise_result(sch, results[0], tile[-1])
     if has_parts:
         sch.vectorize(sch.get_loops(sch.decompose_reduction(results[0], middle[0]))[-1])
     work = blocks.volume(total.extents)
