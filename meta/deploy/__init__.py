@@ -8,9 +8,11 @@ functions   lists of kernel calls, with branches and loops, as functions in C
 emit        a program as one C file, with its header
 toolchain   compilers in C for other machines
 templates   an example, a Makefile and a pkg-config file
+browser     folders for browsers, with a module in JavaScript and a page
 package     folders, archives and libraries, which `Executor.save` writes
 
-runtime/ has the sources that programs are linked with: opening and running them, threads, and files of weights.
+runtime/ has the sources that programs are linked with: opening and running them, threads, and files of weights;
+web/ the module and the page.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from meta.files.atomic import Path
     from meta.vm.program import Program
 
-WRITERS: Final = ("c", "archive", "library")
+WRITERS: Final = ("c", "archive", "library", "web")
 """The formats of `Executor.save` for C."""
 
 

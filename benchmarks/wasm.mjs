@@ -1,0 +1,18 @@
+// node wasm.mjs FOLDER: runs the program of a folder for a browser; for each line of standard input, that many times.
+// Writes the median of the times in ms.
+import { readFile } from "node:fs/promises";
+import { createInterface } from "node:readline";
+
+const folder = process.argv[2];
+const { open, zeros } = await import(`${folder}/program.js`);
+const weights = await readFile(`${folder}/program.safetensors`);
+const program = await open(await readFile(`${folder}/program.wasm`), weights);
+const inputs = Object.fromEntries(program.inputs.map((each) => [each.name, zeros(each)]));
+for await (const line of createInterface({ input: process.stdin })) {
+  const times = Array.from({ length: Number(line) }, () => {
+    const start = performance.now();
+    program.run(inputs);
+    return performance.now() - start;
+  });
+  console.log(times.sort((a, b) => a - b)[times.length >> 1]);
+}
