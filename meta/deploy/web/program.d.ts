@@ -19,7 +19,8 @@ export type TypedArray =
   | Uint8Array | Uint16Array | Uint32Array | BigUint64Array | Int8Array | Int16Array | Int32Array | BigInt64Array
   | Float32Array | Float64Array;
 export type Shaped<Elements> = { data: Elements; shape: number[] };
-export type Source = string | URL | Response | BufferSource;
+export type Bytes = ArrayBuffer | ArrayBufferView;
+export type Source = string | URL | Response | Bytes;
 
 export interface Inputs {
 $inputs}
@@ -43,7 +44,7 @@ export interface Program {
   /** Write state, a generator or a constant. */
   set<Name extends keyof State>(name: Name, value: State[Name] | Shaped<State[Name]>): void;
   /** Read the tensors of a file in the safetensors format that the program has by name. */
-  load(file: BufferSource): void;
+  load(file: Bytes): void;
   /** State, generators and constants as a file in the safetensors format. */
   save(): Uint8Array;
   /** Restart the random generators. */
@@ -64,4 +65,4 @@ export function open(code?: Source | WebAssembly.Module, weights?: Source): Prom
 export function zeros(parameter: { dtype: string; shape: number[] }): Tensor;
 
 /** The tensors of a file in the safetensors format, by name. */
-export function readTensors(file: BufferSource): Record<string, Tensor>;
+export function readTensors(file: Bytes): Record<string, Tensor>;
