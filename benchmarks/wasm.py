@@ -103,7 +103,7 @@ def native_time(executor: Any, arrays: Sequence[Any], count: int) -> float:
 
 
 def row(name: str, rounds: int) -> tuple[float, float, float, int]:
-    """The medians of the times under Node and of native code in ms, the median of their ratio, and the module's bytes."""
+    """The median times under Node and of native code in ms, the median of their ratio, and the bytes of the module."""
     native, arrays = compiled(name, "x86_64-linux-gnu", "x86-64-v2")
     with TemporaryDirectory() as folder:
         compiled(name, "wasm32", None)[0].save(folder, format="web")

@@ -34,8 +34,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compile the model and write the folder: for browsers if that is the target, else sources. Raises ArgumentError for an unknown model or target, and errors of
-    `meta.vm.compile` and `meta.deploy.write`."""
+    """Compile the model and write the folder: for browsers if they are the target, else sources.
+
+    Raises ArgumentError for an unknown model or target, and errors of `meta.vm.compile` and `meta.deploy.write`."""
     import meta
 
     what, inputs = _model(options)

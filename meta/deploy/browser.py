@@ -1,7 +1,7 @@
 """Folders for browsers: a program in WebAssembly with its runtime, a module in JavaScript that runs it, and a page.
 
-The module calls the functions of meta_program.h, so it reads the names and shapes of inputs from any program. Its types
-and the page are those of one.
+The module calls the functions of meta_program.h, so it reads the names and shapes of inputs from any program; its types
+are written for each.
 """
 
 from __future__ import annotations

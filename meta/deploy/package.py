@@ -18,12 +18,12 @@ from typing import Final
 
 from meta import __version__
 from meta.backend.tvm.cpu import CpuTarget, host
+from meta.deploy.browser import link_flags, page_files
 from meta.deploy.emit import ProgramText, emit, identifier
 from meta.deploy.objects import KernelObjects, kernel_objects
 from meta.deploy.tables import unsupported
 from meta.deploy.templates import example, makefile, pkg_config
 from meta.deploy.toolchain import RUNTIME, toolchain
-from meta.deploy.browser import link_flags, page_files
 from meta.errors import ArgumentError
 from meta.files import atomic, safetensors
 from meta.vm.program import Program

@@ -154,9 +154,7 @@ def test_the_example_trains_in_node(page: Path, losses: list[float]) -> None:
     assert max(file.stat().st_size for file in page.rglob("program.wasm")) <= 300_000
 
 
-def test_the_example_in_chromium(
-    page: Path, losses: list[float], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_the_example_in_chromium(page: Path, losses: list[float], tmp_path_factory: pytest.TempPathFactory) -> None:
     text = HARNESS.read_text().replace("STEPS", str(STEPS))
     found, log = run_page(page, text, tmp_path_factory.mktemp("profile"), seconds=120)
     check_losses(found["losses"], losses)
@@ -169,5 +167,3 @@ def test_the_example_in_chromium(
     assert found["width"] == {"400": True, "1600": True}
     assert min(found["contrast"]) >= 4.5
     assert len(set(found["contrast"])) == 2, "light and dark"
-
-
