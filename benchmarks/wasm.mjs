@@ -5,7 +5,7 @@ import { createInterface } from "node:readline";
 
 const folder = process.argv[2];
 const { open, zeros } = await import(`${folder}/program.js`);
-const weights = await readFile(`${folder}/program.safetensors`);
+const weights = await readFile(`${folder}/program.safetensors`).catch(() => undefined); // a program without state
 const program = await open(await readFile(`${folder}/program.wasm`), weights);
 const inputs = Object.fromEntries(program.inputs.map((each) => [each.name, zeros(each)]));
 for await (const line of createInterface({ input: process.stdin })) {

@@ -10,8 +10,8 @@ blocks around it, and produces
 
 - The operand that moves with the column is copied into panels of one tile's width, so that each step of k reads one
   contiguous vector. The other operand is packed likewise unless it is already contiguous along k.
-- The tile is at most 8 rows by 2 vectors: 16 accumulators of the 32 vector registers, which stay in registers for all
-  of k.
+- The tile is at most 8 rows by 2 vectors: 16 accumulators, which stay in 32 vector registers for all of k. With 16
+  registers it is at most 6 rows, where these divide the rows: four registers have the operands.
 - A cache block holds as many rows as fit in the second-level cache while all panels pass by.
 """
 
@@ -109,7 +109,8 @@ def _choose_tile(block: ComputeBlock, contraction: Contraction) -> _Tile | None:
     rows, columns = block.extents[contraction.row_axis], block.extents[contraction.column_axis]
     result_bits = blocks.element_bits(block.written_buffers[0])
     native = targets.lanes(result_bits)
-    tile_rows = next((r for r in limits.CONTRACTION_TILE_ROWS if rows % r == 0), None)
+    row_sizes = sorted(limits.CONTRACTION_TILE_ROWS, key=lambda r: 2 * r > targets.vector_registers() - 4)
+    tile_rows = next((r for r in row_sizes if rows % r == 0), None)
     tile_columns = next((c for c in (2 * native, native) if columns % c == 0), None)
     if tile_rows is None or tile_columns is None:
         return None
