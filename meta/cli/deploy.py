@@ -23,7 +23,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "model", help=f"a file in one of the formats {', '.join(FORMATS)}; or MODULE:FUNCTION, a function without "
                       "arguments that returns what to compile, and arrays for a call of it"
     )  # fmt: skip
-    parser.add_argument("--target", help="the machine, such as aarch64-linux-gnu; this one by default")
+    parser.add_argument("--target", help="the machine, such as aarch64-linux-gnu, or wasm32 for browsers; this one by "
+                                         "default")  # fmt: skip
     parser.add_argument("--cpu", help="its processor, by LLVM's name, such as cortex-a72")
     parser.add_argument("-o", "--output", type=Path, required=True, help="the folder to write")
     parser.add_argument("--name", default="", help="what the program is called in C; by default as the model")
@@ -40,8 +41,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compile the model and write the folder. Raises ArgumentError for an unknown model or target, and errors of
-    `meta.vm.compile` and `meta.deploy.write`."""
+    """Compile the model and write the folder: for browsers if they are the target, else sources.
+
+    Raises ArgumentError for an unknown model or target, and errors of `meta.vm.compile` and `meta.deploy.write`."""
     import meta
 
     what, inputs = _model(options)
@@ -54,11 +56,14 @@ def run(options: argparse.Namespace) -> int:
         program = executor.program(*inputs)
     stem = options.model.rpartition(":")[2] if ":" in options.model else Path(options.model).stem
     name = options.name or stem
+    is_web = executor.cpu is not None and executor.cpu.is_browser
+    format = "web" if is_web else "c"
     meta.deploy.write(
-        options.output, stem, [program], fuse=executor.fuse, format="c", symbol=name, embed=options.embed
+        options.output, stem, [program], fuse=executor.fuse, format=format, symbol=name, embed=options.embed
     )  # fmt: skip
-    size = sum(file.stat().st_size for file in options.output.glob("*.o"))
-    print(f"{options.output}: kernels {size:,} bytes; build it there: make")
+    size = sum(file.stat().st_size for file in options.output.glob("program.wasm" if is_web else "*.o"))
+    served = f"program.wasm {size:,} bytes; serve it: python -m http.server -d {options.output}"
+    print(f"{options.output}:", served if is_web else f"kernels {size:,} bytes; build it there: make")
     return 0
 
 

@@ -9,9 +9,11 @@ emit        a program as one C file, with its header
 toolchain   compilers in C for other machines
 templates   an example, a Makefile and a pkg-config file
 measure     times of kernels on another machine
+browser     folders for browsers, with a module in JavaScript and a page
 package     folders, archives and libraries, which `Executor.save` writes
 
-runtime/ has the sources that programs are linked with: opening and running them, threads, and files of weights.
+runtime/ has the sources that programs are linked with: opening and running them, threads, and files of weights;
+web/ the module and the page.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from meta.vm.program import Program
     from meta.vm.tune.session import TuneReport
 
-WRITERS: Final = ("c", "archive", "library")
+WRITERS: Final = ("c", "archive", "library", "web")
 """The formats of `Executor.save` for C."""
 
 

@@ -50,6 +50,11 @@ class ProgramText:
     parameters: tuple[ProgramParameter, ...]
     embeds: bool = False
 
+    @property
+    def weights(self) -> list[ProgramParameter]:
+        """The state, generators and constants that are loaded before the first run."""
+        return [each for each in self.parameters if each.array is not None and not self.embeds]
+
 
 def parameters_of(program: Program) -> tuple[ProgramParameter, ...]:
     """The parameters of "main", in order, and the results."""

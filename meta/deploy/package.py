@@ -3,6 +3,7 @@
 "c"        a folder with the program, its kernels, its weights, the runtime, an example and a Makefile
 "archive"  a static library with its headers beside it
 "library"  a shared library with its headers beside it
+"web"      a folder with the program in WebAssembly, a module in JavaScript that runs it, its weights, and a page
 The weights are in a file in the safetensors format beside each.
 """
 
@@ -10,12 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 from meta import __version__
+from meta.backend.tvm.cpu import CpuTarget, host
+from meta.deploy.browser import link_flags, page_files
 from meta.deploy.emit import ProgramText, emit, identifier
 from meta.deploy.objects import KernelObjects, kernel_objects
 from meta.deploy.tables import unsupported
@@ -47,12 +50,15 @@ def write(
             "compile it anew and call executor.program(...) once",
         )  # fmt: skip
     target = Path(os.fspath(path))
+    _check_format(format, programs[0].source.cpu or host())
     symbol = identifier(symbol or target.name.split(".")[0].removeprefix("lib"))
     objects = kernel_objects(programs[0], fuse=fuse, prefix=f"{symbol}_")
     text = emit(programs[0], objects, symbol, embed=embed)
     if format == "c":
-        return _write_folder(target, symbol, objects, text)
-    data = _linked(symbol, objects, text, shared=format == "library")
+        return _write_folder(target, _sources(symbol, objects, text), f"{symbol}.safetensors", text)
+    data = _linked(symbol, objects, text, format)
+    if format == "web":
+        return _write_folder(target, page_files(symbol, str(objects.cpu), data, text), "program.safetensors", text)
     _write_weights(Path(f"{target}.safetensors"), text)
     _put(target.with_name(f"{symbol}.h"), text.header.encode())
     for header in HEADERS:
@@ -61,8 +67,8 @@ def write(
     return hashlib.sha256(data).hexdigest()
 
 
-def _write_folder(folder: Path, name: str, objects: KernelObjects, text: ProgramText) -> str:
-    files = {
+def _sources(name: str, objects: KernelObjects, text: ProgramText) -> dict[str, bytes]:
+    return {
         f"{name}.c": text.code.encode(),
         f"{name}.h": text.header.encode(),
         **{f"{name}_kernels{i}.o": code for i, code in enumerate(objects.files)},
@@ -71,8 +77,13 @@ def _write_folder(folder: Path, name: str, objects: KernelObjects, text: Program
         "Makefile": makefile(name, toolchain(objects.cpu), len(objects.files)).encode(),
         f"{name}.pc": pkg_config(name, __version__).encode(),
     }
+
+
+def _write_folder(folder: Path, files: Mapping[str, bytes], weights: str, text: ProgramText) -> str:
+    """Write files by name, and the weights; returns a digest of the files."""
     try:
-        (folder / "runtime").mkdir(parents=True, exist_ok=True)
+        for file in files:
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         problem = f"the folder {folder} cannot be made: {error.strerror}"
         raise ArgumentError("save", problem, "the path of a folder") from error
@@ -80,14 +91,24 @@ def _write_folder(folder: Path, name: str, objects: KernelObjects, text: Program
     for file, data in files.items():
         _put(folder / file, data)
         digest.update(data)
-    _write_weights(folder / f"{name}.safetensors", text)
+    _write_weights(folder / weights, text)
     return digest.hexdigest()
 
 
-def _linked(name: str, objects: KernelObjects, text: ProgramText, *, shared: bool) -> bytes:
-    """A library of the program, its kernels and the runtime."""
-    if shared and objects.cpu.architecture == "wasm32":
-        raise unsupported(f"{objects.cpu.triple} has no shared libraries", 'format="archive" or "c"')
+def _check_format(format: str, cpu: CpuTarget) -> None:
+    """Raise NotSupportedError for a format that a machine does not have."""
+    is_web = cpu.architecture == "wasm32"
+    if format == "library" and is_web:
+        raise unsupported(f"{cpu.triple} has no shared libraries", 'format="web", "archive" or "c"')
+    if format == "web" and not is_web:
+        raise unsupported(
+            f"the program is compiled for {cpu.triple}, which no browser runs", "a program for wasm32",
+            'save it with target="wasm32"',
+        )  # fmt: skip
+
+
+def _linked(name: str, objects: KernelObjects, text: ProgramText, format: str) -> bytes:
+    """A library, or a module, of the program, its kernels and the runtime."""
     tools = toolchain(objects.cpu)
     tools.check()
     with TemporaryDirectory(prefix="meta-") as temporary:
@@ -97,19 +118,18 @@ def _linked(name: str, objects: KernelObjects, text: ProgramText, *, shared: boo
         for file, code in zip(kernels, objects.files, strict=True):
             file.write_bytes(code)
         sources = [folder / f"{name}.c", *(RUNTIME / source for source in SOURCES)]
-        files = [str(file) for file in (*tools.compile(sources, folder, (RUNTIME,)), *kernels)]
-        output = str(folder / "output")
-        if shared:
-            flags = [*tools.flags, "-shared", "-Wl,-Bsymbolic"]
-            tools.run([tools.compiler, *flags, *files, *tools.libraries, "-o", output])
+        files, output = [*tools.compile(sources, folder, (RUNTIME,)), *kernels], folder / "output"
+        if format == "archive":
+            tools.run([tools.archiver, "rcsD", str(output), *map(str, files)])
         else:
-            tools.run([tools.archiver, "rcsD", output, *files])
-        return Path(output).read_bytes()
+            flags = link_flags(name) if format == "web" else ["-shared", "-Wl,-Bsymbolic"]
+            tools.link(files, output, flags)
+        return output.read_bytes()
 
 
 def _write_weights(path: Path, text: ProgramText) -> None:
-    arrays = [safetensors.array_entry(each.name, each.array) for each in text.parameters if each.array is not None]
-    if arrays and not text.embeds:
+    arrays = [safetensors.array_entry(each.name, each.array) for each in text.weights if each.array is not None]
+    if arrays:
         safetensors.write(path, arrays, {"format": "meta"})
 
 

@@ -89,13 +89,12 @@ def example(name: str, text: ProgramText) -> str:
         sizes = ", ".join(map(str, shape)) or "0"
         fields = f"input{i}, {{{sizes}}}, {len(shape)}, META_{each.type.dtype.upper()}"
         inputs.append(f"      {{{fields}}}, /* {_comment(each.name)} */\n")
-    weighted = not text.embeds and any(p.array is not None for p in text.parameters)
     load = f'  code = meta_program_load(program, argc > 1 ? argv[1] : "{name}.safetensors");\n'
     results = sum(p.role == "result" for p in text.parameters)
     return _EXAMPLE.format(
         name=name, memory="".join(memory), inputs="".join(inputs) or "      {NULL, {0}, 0, 0},\n",
         input_count=len(inputs), result_count=results, result_slots=max(results, 1),
-        load=load if weighted else "  (void)argc, (void)argv;\n",
+        load=load if text.weights else "  (void)argc, (void)argv;\n",
     )  # fmt: skip
 
 

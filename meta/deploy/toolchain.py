@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from meta.backend.tvm.cpu import CpuTarget
+from meta.backend.tvm.cpu import CpuTarget, features_of
 from meta.errors import KernelError, NotSupportedError
 from meta.records import record
 
@@ -47,6 +47,10 @@ class Toolchain:
             self.run([self.compiler, *options, "-c", str(source), "-o", str(objects[-1])])
         return objects
 
+    def link(self, files: Sequence[Path], output: Path, flags: Sequence[str]) -> None:
+        """Link objects. Raises KernelError with what the linker printed."""
+        self.run([self.compiler, *self.flags, *flags, *map(str, files), *self.libraries, "-o", str(output)])
+
     def run(self, command: Sequence[str]) -> None:
         """Run a command. Raises NotSupportedError if it is missing, KernelError with what it printed if it fails."""
         self.check()
@@ -59,7 +63,8 @@ class Toolchain:
 def toolchain(cpu: CpuTarget) -> Toolchain:
     """The compiler for a CPU: this machine's, or Debian's cross compiler."""
     if cpu.architecture == "wasm32":
-        flags = (f"--target={cpu.triple}", "--sysroot=/usr", "-msimd128")
+        simd = ("-msimd128",) if "simd128" in features_of(cpu) else ()
+        flags = ("--target=wasm32-wasi", "--sysroot=/usr", *simd)  # the C library's, also for browsers
         return Toolchain("clang", "llvm-ar", "clang lld llvm wasi-libc libclang-rt-dev-wasm32", flags, ("-lm",))
     here = {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
     if cpu.architecture == here:

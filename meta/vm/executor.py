@@ -204,7 +204,8 @@ class Executor(Generic[P, R]):
         Programs are compiled by calls, and by `program(...)` for the types of its arguments. If a model has changed
         since, they are compiled anew.
         format: "program"; or, for C and with the one program that is compiled, all of whose kernels are TVM's: "c" (a
-            folder of sources), "archive" and "library", with the weights beside them (see docs/deploy.md).
+            folder of sources), "archive" and "library", with the weights beside them; and "web", a folder with a page,
+            for the target "wasm32" (see docs/deploy.md).
         target, cpu: the machine that the programs are compiled for, as for `compile`; by default the executor's.
         Raises FileError when the file cannot be written (an older one stays), ArgumentError when nothing is compiled,
         NotSupportedError, with the operator, for programs that call functions which only this process has."""

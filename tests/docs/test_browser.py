@@ -5,19 +5,13 @@ what it finds to a server of the test.
 """
 
 import json
-import shutil
-import subprocess
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.chromium import run_page
 from tests.docs.conftest import Site
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 PHONE, DESKTOP = 400, 1600
 _HARNESS = """<!doctype html><title>check</title><link rel="icon" href="data:,">
 <iframe id="frame" style="border:0" height="900"></iframe>
@@ -52,50 +46,12 @@ await fetch("/found", {method: "POST", body: JSON.stringify(found)});
 </script>"""
 
 
-class Handler(SimpleHTTPRequestHandler):
-    """Serves the site and the harness, and keeps what the harness sends."""
-
-    found: list[dict[str, Any]] = []  # noqa: RUF012  # one test run
-    ready = threading.Event()
-
-    def do_POST(self) -> None:
-        Handler.found = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.send_response(204)
-        self.end_headers()
-        Handler.ready.set()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """No log: the test reports what the browser found."""
-
-
 @pytest.fixture(scope="module")
 def report(site: Site, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, Any]], str]:
     """What the pages look like, and the log of the browser."""
-    if CHROMIUM is None:
-        pytest.skip("chromium is not installed (apt install chromium)")
     pages = [page for page in site.pages() if not page.startswith(("_", "search", "genindex"))]
     harness = _HARNESS.replace("PAGES", json.dumps(pages)).replace("PHONE", str(PHONE)).replace("DESKTOP", str(DESKTOP))
-    (site.folder / "harness.html").write_text(harness, encoding="utf-8")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(site.folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    profile = tmp_path_factory.mktemp("profile")
-    log = Path(profile, "log.txt")
-    with log.open("w") as stream:
-        browser = subprocess.Popen(
-            [
-                CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-extensions", "--no-first-run",
-                "--enable-logging=stderr", f"--user-data-dir={profile}", "--remote-debugging-port=0",
-                f"http://127.0.0.1:{server.server_port}/harness.html",
-            ],
-            stdout=stream, stderr=stream,
-        )  # fmt: skip
-        is_ready = Handler.ready.wait(240)
-        browser.terminate()
-        browser.wait(30)
-    server.shutdown()
-    server.server_close()
-    assert is_ready, log.read_text(errors="replace")[-2000:]
-    return Handler.found, log.read_text(errors="replace")
+    return run_page(site.folder, harness, tmp_path_factory.mktemp("profile"))
 
 
 def test_console_has_no_error(report: tuple[list[dict[str, Any]], str]) -> None:

@@ -46,6 +46,7 @@ def test_tvm_is_pinned() -> None:
         ("meta.frontend.relay.text", "grammar.lark"),
         ("meta.deploy", "runtime/meta_program.h"),
         ("meta.deploy", "runtime/threads.c"),
+        ("meta.deploy", "web/program.js"),
     ],
 )
 def test_data_files_are_installed(package: str, file: str) -> None:

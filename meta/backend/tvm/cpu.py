@@ -42,6 +42,11 @@ class CpuTarget:
         return next((s for s in _SYSTEMS if s in self.triple.split("-")), "unknown")
 
     @property
+    def is_browser(self) -> bool:
+        """Whether it is WebAssembly without a system around it."""
+        return (self.architecture, self.system) == ("wasm32", "unknown")
+
+    @property
     def toolchain(self) -> str:
         """The prefix of GCC's cross tools for it in the spelling of Debian; "" for a system other than Linux."""
         architecture = "arm" if self.architecture == "armv7" else self.architecture
@@ -93,7 +98,7 @@ _ARCHITECTURES: Final = {
         ("riscv64gc",), ("linux-gnu", "linux-musl"), "generic-rv64", ("+m", "+a", "+f", "+d", "+c"), "lp64d",
         ("64bit", "d"),
     ),
-    "wasm32": _Architecture(("wasm",), ("wasi", "unknown-unknown"), "generic", ("+simd128",)),
+    "wasm32": _Architecture(("wasm",), ("unknown-unknown", "wasi"), "generic", ("+simd128",)),
     "x86_64": _Architecture(("amd64", "x86-64"), ("linux-gnu", "linux-musl"), "x86-64", needs=("64bit",)),
 }  # fmt: skip
 _HALVES: Final = {"riscv64": ("zfh", "zfhmin"), "wasm32": ()}

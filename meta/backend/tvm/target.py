@@ -72,6 +72,16 @@ _VECTORS: Final = (
 """Bits of vector registers, and the features of CPUs that have them."""
 
 
+def vector_registers() -> int:
+    """The number of vector registers of the CPU compiled for. Engines of WebAssembly use the registers of x86."""
+    features = cpus.features_of(cpus.current())
+    return 16 if "avx512f" not in features and not features.isdisjoint(_SIXTEEN_REGISTERS) else 32
+
+
+_SIXTEEN_REGISTERS: Final = ("sse2", "simd128", "aclass")
+"""Features of x86, WebAssembly and 32-bit ARM."""
+
+
 def identity(kind: str) -> str:
     """A digest of everything outside a kernel that its machine code depends on: target, CPU, TVM, sources of
     lowering, choices of tuning.

@@ -118,6 +118,9 @@ int meta_program_load_memory(meta_program *program, const void *data, size_t siz
  * complete. Errors: META_ERROR_FILE, META_ERROR_MEMORY. */
 int meta_program_save(meta_program *program, const char *path);
 
+/* The same file to memory, if it fits in `capacity`. Returns its bytes. */
+size_t meta_program_save_memory(const meta_program *program, void *data, size_t capacity);
+
 /* The i-th parameter of a role, NULL if there is none. */
 const meta_parameter *meta_program_parameter(const meta_program *program, meta_role role, int index);
 

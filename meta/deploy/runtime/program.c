@@ -284,21 +284,23 @@ static int check_overlaps(meta_program *program) {
 static int place_results(meta_program *program, const meta_tensor *results, int32_t first) {
   const meta_program_code *code = program->code;
   for (int32_t i = first; i < code->parameter_count; ++i) {
-    const meta_tensor *result = &results[i - first];
+    meta_tensor result = results[i - first];
     meta_parameter expected = code->parameters[i];
     const meta_view *view = &program->views[code->parameter_views[i]];
     uint32_t slot = (uint32_t)(1 + i);
-    if (result->data != NULL) {
+    int is_kept = program->kinds[slot] == META_KEPT;
+    if (is_kept && result.data == program->slots[slot]) result.data = NULL; /* from the last run */
+    if (result.data != NULL) {
       expected.shape = view->shape;
-      int status = check_tensor(program, &expected, result);
+      int status = check_tensor(program, &expected, &result);
       if (status) return status;
     }
-    if (program->kinds[slot] == META_KEPT && (result->data != NULL || code->opens)) {
+    if (is_kept && (result.data != NULL || code->opens)) {
       meta_release(program, program->slots[slot]);
       program->kinds[slot] = META_BORROWED;
     }
-    if (result->data != NULL) {
-      meta_place(program, slot, result->data);
+    if (result.data != NULL) {
+      meta_place(program, slot, result.data);
     } else if (program->kinds[slot] != META_KEPT) {
       int status = meta_take(program, slot, code->parameter_views[i]);
       if (status) return status;

@@ -3,8 +3,8 @@
 #include "meta_runtime.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 enum {
   MAX_HEADER = 100 << 20, /* bytes, as in the format's own package */
@@ -16,22 +16,28 @@ static const char *const dtype_names[] = {"BOOL", "U8",  "U16",  "U32", "U64", "
                                           "I32",  "I64", "F16", "BF16", "F32", "F64", "C64"};
 enum { DTYPES = sizeof dtype_names / sizeof *dtype_names };
 
-/* A file, or memory. */
-typedef struct {
-  FILE *file;
-  const unsigned char *memory;
+/* A file, or memory. read: a pointer, so that programs that use no files are linked without them. */
+typedef struct source {
+  int (*read)(const struct source *source, uint64_t offset, void *target, size_t bytes);
+  const void *data;
   uint64_t size;
 } source_t;
 
+static int read_memory(const source_t *source, uint64_t offset, void *target, size_t bytes) {
+  if (bytes) memcpy(target, (const unsigned char *)source->data + offset, bytes);
+  return 0;
+}
+
+static int read_file(const source_t *source, uint64_t offset, void *target, size_t bytes) {
+  FILE *file = (FILE *)(uintptr_t)source->data;
+  if (offset > INT32_MAX && sizeof(long) < 8) return -1;
+  if (fseek(file, (long)offset, SEEK_SET)) return -1;
+  return fread(target, 1, bytes, file) == bytes ? 0 : -1;
+}
+
 static int read_at(const source_t *source, uint64_t offset, void *target, size_t bytes) {
   if (offset > source->size || bytes > source->size - offset) return -1;
-  if (source->file == NULL) {
-    if (bytes) memcpy(target, source->memory + offset, bytes);
-    return 0;
-  }
-  if (offset > INT32_MAX && sizeof(long) < 8) return -1;
-  if (fseek(source->file, (long)offset, SEEK_SET)) return -1;
-  return fread(target, 1, bytes, source->file) == bytes ? 0 : -1;
+  return source->read(source, offset, target, bytes);
 }
 
 /* --- JSON -------------------------------------------------------------------------------------------------------- */
@@ -280,30 +286,58 @@ static int load(meta_program *program, const source_t *source) {
 
 int meta_program_load_memory(meta_program *program, const void *data, size_t size) {
   if (program == NULL || data == NULL) return META_ERROR_ARGUMENT;
-  source_t source = {NULL, data, size};
+  source_t source = {read_memory, data, size};
   return load(program, &source);
 }
 
 int meta_program_load(meta_program *program, const char *path) {
   if (program == NULL || path == NULL) return META_ERROR_ARGUMENT;
-  source_t source = {fopen(path, "rb"), NULL, 0};
-  if (source.file == NULL)
-    return meta_fail(program, META_ERROR_FILE, "%.120s cannot be opened: %s", path, strerror(errno));
-  long size = fseek(source.file, 0, SEEK_END) ? -1 : ftell(source.file);
-  source.size = size < 0 ? 0 : (uint64_t)size;
+  FILE *file = fopen(path, "rb");
+  if (file == NULL) return meta_fail(program, META_ERROR_FILE, "%.120s cannot be opened: %s", path, strerror(errno));
+  long size = fseek(file, 0, SEEK_END) ? -1 : ftell(file);
+  source_t source = {read_file, file, size < 0 ? 0 : (uint64_t)size};
   int status = load(program, &source);
-  fclose(source.file);
+  fclose(file);
   return status;
 }
 
 /* --- writing ----------------------------------------------------------------------------------------------------- */
 
-static void write_text(FILE *file, const char *text) {
+/* A file, or memory, which keeps what fits. size: bytes that were put. */
+typedef struct sink {
+  void (*put)(struct sink *sink, const void *data, size_t bytes);
+  void *target;
+  size_t capacity, size;
+} sink_t;
+
+static void put_memory(sink_t *sink, const void *data, size_t bytes) {
+  if (sink->size <= sink->capacity && bytes <= sink->capacity - sink->size)
+    memcpy((char *)sink->target + sink->size, data, bytes);
+  sink->size += bytes;
+}
+
+static void put_file(sink_t *sink, const void *data, size_t bytes) {
+  fwrite(data, 1, bytes, sink->target);
+  sink->size += bytes;
+}
+
+static void put(sink_t *sink, const char *format, ...) {
+  char text[80];
+  va_list arguments;
+  va_start(arguments, format);
+  int length = vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  sink->put(sink, text, (size_t)length);
+}
+
+static void put_string(sink_t *sink, const char *text) {
+  put(sink, "\"");
   for (; *text; ++text) {
-    if (*text == '"' || *text == '\\') fprintf(file, "\\%c", *text);
-    else if ((unsigned char)*text < 0x20) fprintf(file, "\\u%04x", (unsigned)*text);
-    else fputc(*text, file);
+    if (*text == '"' || *text == '\\') put(sink, "\\%c", *text);
+    else if ((unsigned char)*text < 0x20) put(sink, "\\u%04x", (unsigned)*text);
+    else sink->put(sink, text, 1);
   }
+  put(sink, "\"");
 }
 
 static int is_written(const meta_program *program, int32_t i) {
@@ -311,34 +345,45 @@ static int is_written(const meta_program *program, int32_t i) {
   return role != META_INPUT && role != META_RESULT && program->kinds[1 + i] == META_LOADED;
 }
 
-static void write_file(const meta_program *program, FILE *file) {
-  const meta_program_code *code = program->code;
-  unsigned char length[8] = {0};
+static size_t bytes_of(const meta_program *program, int32_t i) {
+  return meta_bytes(&program->views[program->code->parameter_views[i]]);
+}
+
+static void put_header(sink_t *sink, const meta_program *program) {
   uint64_t offset = 0;
-  fwrite(length, 1, sizeof length, file);
-  fputs("{\"__metadata__\":{\"format\":\"meta\"}", file);
-  for (int32_t i = 0; i < code->parameter_count; ++i) {
-    const meta_parameter *parameter = &code->parameters[i];
+  put(sink, "{\"__metadata__\":{\"format\":\"meta\"}");
+  for (int32_t i = 0; i < program->code->parameter_count; ++i) {
+    const meta_parameter *parameter = &program->code->parameters[i];
     if (!is_written(program, i)) continue;
-    fputs(",\"", file);
-    write_text(file, parameter->name);
-    fprintf(file, "\":{\"dtype\":\"%s\",\"shape\":[", dtype_names[parameter->dtype]);
+    put(sink, ",");
+    put_string(sink, parameter->name);
+    put(sink, ":{\"dtype\":\"%s\",\"shape\":[", dtype_names[parameter->dtype]);
     for (int32_t axis = 0; axis < parameter->ndim; ++axis)
-      fprintf(file, axis ? ",%lld" : "%lld", (long long)parameter->shape[axis]);
-    uint64_t bytes = meta_bytes(&program->views[code->parameter_views[i]]);
-    fprintf(file, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)offset, (unsigned long long)(offset + bytes));
-    offset += bytes;
+      put(sink, axis ? ",%lld" : "%lld", (long long)parameter->shape[axis]);
+    uint64_t end = offset + bytes_of(program, i);
+    put(sink, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)offset, (unsigned long long)end);
+    offset = end;
   }
-  fputc('}', file);
-  long end = ftell(file);
-  for (; end > 0 && end % 8; ++end) fputc(' ', file);
-  uint64_t header = (uint64_t)end - sizeof length;
-  for (int i = 0; i < 8; ++i) length[i] = (unsigned char)(header >> 8 * i);
-  for (int32_t i = 0; i < code->parameter_count; ++i)
-    if (is_written(program, i))
-      fwrite(program->slots[1 + i], 1, meta_bytes(&program->views[code->parameter_views[i]]), file);
-  fseek(file, 0, SEEK_SET);
-  fwrite(length, 1, sizeof length, file);
+  put(sink, "}");
+}
+
+static void put_program(sink_t *sink, const meta_program *program) {
+  sink_t counter = {put_memory, NULL, 0, 0};
+  unsigned char length[8];
+  put_header(&counter, program);
+  size_t header = (counter.size + 7) / 8 * 8;
+  for (int i = 0; i < 8; ++i) length[i] = (unsigned char)((uint64_t)header >> 8 * i);
+  sink->put(sink, length, sizeof length);
+  put_header(sink, program);
+  put(sink, "%*s", (int)(header - counter.size), "");
+  for (int32_t i = 0; i < program->code->parameter_count; ++i)
+    if (is_written(program, i)) sink->put(sink, program->slots[1 + i], bytes_of(program, i));
+}
+
+size_t meta_program_save_memory(const meta_program *program, void *data, size_t capacity) {
+  sink_t sink = {put_memory, data, data == NULL ? 0 : capacity, 0};
+  if (program != NULL) put_program(&sink, program);
+  return sink.size;
 }
 
 int meta_program_save(meta_program *program, const char *path) {
@@ -351,7 +396,8 @@ int meta_program_save(meta_program *program, const char *path) {
   FILE *file = fopen(temporary, "wb");
   int failed = file == NULL;
   if (file != NULL) {
-    write_file(program, file);
+    sink_t sink = {put_file, file, 0, 0};
+    put_program(&sink, program);
     failed = ferror(file);
     failed |= fclose(file) != 0;
     if (!failed) failed = rename(temporary, path) != 0;

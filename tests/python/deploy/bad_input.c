@@ -107,6 +107,28 @@ static void check_files(const char *weights, const char *scratch) {
   EXPECT(meta_program_load_memory(program, data, size), META_OK);
 }
 
+/* What is saved to memory is the file, and nothing is written to memory that is too small. */
+static void check_saved(const char *scratch) {
+  static unsigned char data[1 << 20], file_data[1 << 20];
+  size_t size = meta_program_save_memory(program, NULL, 0);
+  FILE *file = fopen(scratch, "rb");
+  size_t file_size = file ? fread(file_data, 1, sizeof file_data, file) : 0;
+  if (file == NULL || fclose(file) || size == 0 || size != file_size) exit(2);
+  if (meta_program_save_memory(NULL, data, size) || meta_program_save_memory(program, data, size - 1) != size ||
+      data[size - 1] || meta_program_save_memory(program, data, sizeof data) != size || memcmp(data, file_data, size))
+    printf("saved memory differs from the file\n"), ++failures;
+}
+
+/* Results of a run may be passed to the next one. */
+static void check_results(void) {
+  const meta_parameter *parameter = meta_program_parameter(program, META_INPUT, 0);
+  meta_tensor input = {x, {0}, parameter->ndim, parameter->dtype}, results[2] = {{0}, {0}};
+  memcpy(input.shape, parameter->shape, (size_t)parameter->ndim * sizeof *parameter->shape);
+  for (int i = 0; i < 2; ++i) EXPECT(meta_program_run(program, &input, 1, results, 1), META_OK);
+  EXPECT(meta_program_run(program, &input, 1, &results[1], 1), META_OK);
+  if (results[0].data != results[1].data) printf("memory of results has moved\n"), ++failures;
+}
+
 static void check_allocation(const char *weights) {
   meta_options options = {2, allocate, release, NULL};
   meta_tensor inputs = TENSOR(x, META_FLOAT32, 3, 20);
@@ -138,7 +160,9 @@ int main(int argc, char **argv) {
   EXPECT(meta_program_open(&second, programs[0].code, NULL), META_OK);
   EXPECT(meta_program_open(&program, programs[0].code, NULL), META_OK);
   check_files(weights, scratch);
+  check_saved(scratch);
   check_inputs();
+  check_results();
   meta_tensor inputs = TENSOR(x, META_FLOAT32, 3, 20), result = {0};
   if (meta_program_run(second, &inputs, 1, &result, 1) != META_ERROR_STATE) printf("programs share state\n"), ++failures;
   meta_program_close(second);

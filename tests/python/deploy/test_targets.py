@@ -43,6 +43,7 @@ def compiled(target: Any = "aarch64-linux-gnu", cpu: str | None = "cortex-a72") 
         ("riscv64gc-unknown-linux-gnu", "riscv64-linux-gnu", "generic-rv64"),
         ("x86-64-linux-gnu", "x86_64-linux-gnu", "x86-64"),
         ("x86_64-pc-linux-musl", "x86_64-linux-musl", "x86-64"),
+        ("wasm32", "wasm32-unknown-unknown", "generic"),
         ("wasm32-wasip1", "wasm32-wasi", "generic"),
         ("wasm32-unknown-unknown", "wasm32-unknown-unknown", "generic"),
     ],

@@ -93,6 +93,17 @@ def test_copies_read_kernels_in_their_order(
     ]
 
 
+@pytest.mark.parametrize(
+    ("processor", "rows", "expected"), [(AVX512, 64, 8), (AVX2, 64, 4), (AVX2, 18, 6), (AVX2, 49, 7)]
+)
+def test_accumulators_of_products_stay_in_registers(
+    processor: str, rows: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule_for(processor, monkeypatch)
+    function, _ = scheduled_function(sample("matmul", T(2, rows, 64), T(2, 64, 64)), "cpu", symbolic=False)
+    assert f"in T.unroll({expected}):" in function.script()
+
+
 def test_parts_of_sums_over_pixels() -> None:
     """The gradient of a kernel sums 65536 pixels in parts, with the rounding errors of one part."""
     x, dy = np.full((16, 64, 64, 8), 1 + 2**-12, "float32"), np.ones((16, 64, 64, 8), "float32")

@@ -10,8 +10,8 @@ blocks around it, and produces
 
 - The operand that moves with the column is copied into panels of one tile's width, so that each step of k reads one
   contiguous vector. The other operand is packed likewise unless it is already contiguous along k.
-- The tile is at most 8 rows by 2 vectors: 16 accumulators of the 32 vector registers, which stay in registers for all
-  of k.
+- The tile is at most 8 rows by 2 vectors: 16 accumulators, which stay in 32 vector registers for all of k. With 16
+  registers it is at most 6 rows, where these divide the rows: four registers have the operands.
 - A cache block holds as many rows as fit in the second-level cache while all panels pass by.
 """
 
@@ -110,7 +110,8 @@ def _choose_tile(block: ComputeBlock, contraction: Contraction) -> _Tile | None:
     rows, columns = block.extents[contraction.row_axis], block.extents[contraction.column_axis]
     result_bits = blocks.element_bits(block.written_buffers[0])
     native = targets.lanes(result_bits)
-    row_sizes = [r for r in (*limits.CONTRACTION_TILE_ROWS, 12) if rows % r == 0]
+    few_rows = sorted(limits.CONTRACTION_TILE_ROWS, key=lambda r: 2 * r > targets.vector_registers() - 4)
+    row_sizes = [r for r in (*few_rows, 12) if rows % r == 0]
     column_sizes = [c for c in (2 * native, native, 4 * native) if columns % c == 0]
     if not row_sizes or not column_sizes:
         return None
