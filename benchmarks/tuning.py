@@ -22,8 +22,8 @@ from benchmarks.bert import MINI, Bert
 from benchmarks.resnet import ResNet18
 from benchmarks.train import machine, print_heading, print_row
 from benchmarks.training_steps import MOMENTUM, RATE
+from meta.deploy.tuning.timing import alternate, own_clock
 from meta.optim.sgd import with_sgd
-from meta.vm.tune.timing import alternate, own_clock
 
 AIM, LIMIT = 0.95, 1.02
 """Tuned / untuned of one of the networks, and of each, at most."""

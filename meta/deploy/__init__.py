@@ -8,6 +8,7 @@ functions   lists of kernel calls, with branches and loops, as functions in C
 emit        a program as one C file, with its header
 toolchain   compilers in C for other machines
 templates   an example, a Makefile and a pkg-config file
+tuning      other choices of the schedules of kernels, where they win
 measure     times of kernels on another machine
 browser     folders for browsers, with a module in JavaScript and a page
 package     folders, archives and libraries, which `Executor.save` writes
@@ -18,14 +19,15 @@ web/ the module and the page.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from meta.backend.tvm.choices import TuneReport
+    from meta.backend.tvm.knobs import KnobChoices
     from meta.eager.ndarray import NDArray
     from meta.files.atomic import Path
     from meta.vm.program import Program
-    from meta.vm.tune.session import TuneReport
 
 WRITERS: Final = ("c", "archive", "library", "web")
 """The formats of `Executor.save` for C."""
@@ -57,7 +59,7 @@ def tune(
     no compiler in C, KernelError, with what it printed, if the command fails."""
     from meta.backend.tvm import cpu as cpus
     from meta.deploy.measure import board
-    from meta.vm.tune import session
+    from meta.deploy.tuning import session
 
     session.check_seconds(seconds)
     source = program.source
@@ -67,3 +69,14 @@ def tune(
     measure = board(run, source.cpu or cpus.host(), source.target, sizes)
     place = f"{' '.join(run)} in C"
     return session.tune(program, inputs, seconds, fuse=fuse, measure=measure, place=place)
+
+
+def tune_here(
+    program: Program, inputs: Sequence[NDArray], seconds: float, compiled: Callable[[KnobChoices], Program],
+    before: KnobChoices | None, fuse: bool,
+) -> TuneReport:  # fmt: skip
+    """Tune on this machine, see `Executor.tune`. compiled: gives the program with other choices.
+    before: the choices that it is compiled with."""
+    from meta.deploy.tuning import session
+
+    return session.tune_here(program, inputs, seconds, compiled, before, fuse)

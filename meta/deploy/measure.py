@@ -18,14 +18,14 @@ from meta.backend.tvm.library import compile_functions, compiling, object_code
 from meta.deploy.objects import PREFIX
 from meta.deploy.tables import dtype_code
 from meta.deploy.toolchain import RUNTIME, Toolchain, toolchain
+from meta.deploy.tuning.timing import parameters
 from meta.errors import KernelError, NotSupportedError, shortened
 from meta.records import record
-from meta.vm.tune.timing import parameters
 
 if TYPE_CHECKING:
     from meta.backend.tvm.cpu import CpuTarget
-    from meta.vm.tune.kernels import KernelVariant
-    from meta.vm.tune.timing import Measure
+    from meta.deploy.tuning.kernels import KernelVariant
+    from meta.deploy.tuning.timing import Measure
 
 _SOURCES: Final = ("program.c", "threads.c", "measure.c")
 _SECONDS: Final = 600

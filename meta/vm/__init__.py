@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from meta.lazy import exports
 
 if TYPE_CHECKING:
+    from meta.backend.tvm.choices import TuneReport as TuneReport
     from meta.vm.compilation import compile as compile  # noqa: A004
     from meta.vm.dynamic_sizes import SpecialisationWarning as SpecialisationWarning
     from meta.vm.executor import Executor as Executor
@@ -30,13 +31,12 @@ if TYPE_CHECKING:
     from meta.vm.report import Profile as Profile
     from meta.vm.saved.files import LoadedExecutor as LoadedExecutor
     from meta.vm.saved.files import load as load
-    from meta.vm.tune.session import TuneReport as TuneReport
 else:
     __getattr__, __dir__ = exports(__name__, {
         "meta.vm.compilation": ("compile",),
         "meta.vm.executor": ("Executor",),
         "meta.vm.report": ("MemoryReport", "Profile"),
         "meta.vm.saved.files": ("LoadedExecutor", "load"),
-        "meta.vm.tune.session": ("TuneReport",),
+        "meta.backend.tvm.choices": ("TuneReport",),
         "meta.vm.dynamic_sizes": ("SpecialisationWarning",),
     })  # fmt: skip

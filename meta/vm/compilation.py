@@ -88,10 +88,10 @@ def compile(
     machine = chosen_target(on, target, cpu) if target or cpu else None
     if tuning is None:
         return Executor(what, on, fuse, passes, graphs, dynamic, memory_budget, machine)
-    from meta.vm.tune import files
+    from meta.backend.tvm import choices
 
     if on.kind != "cpu":
         raise ArgumentError("compile", f"tuning is {tuning!r:.80}, and the device is {on}", "tuning on the CPU alone")
-    table = files.read(tuning)
+    table = choices.read(tuning)
     table.check(machine)
     return Executor(what, on, fuse, passes, graphs, dynamic, memory_budget, machine, table)

@@ -10,6 +10,7 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
+import meta
 from meta import progress, tracing
 from meta.backend.tvm.cpu import CpuTarget, chosen_target
 from meta.device import Device
@@ -51,11 +52,10 @@ from meta.vm.runner import (
 )
 
 if TYPE_CHECKING:
+    from meta.backend.tvm.choices import TuneReport, Tuning
     from meta.backend.tvm.knobs import KnobChoices
     from meta.pictures import Picture
     from meta.vm.cuda_graph import GraphCall
-    from meta.vm.tune.files import Tuning
-    from meta.vm.tune.session import TuneReport
 
 Transform = Callable[[Module], Module]
 _COMPILED = ("_choices", "_runs", "_programs", "_variants", "_containers", "_revision")
@@ -175,18 +175,16 @@ class Executor(Generic[P, R]):
         Choices stay in the cache, and `report.save(path)` writes them for `meta.vm.compile(..., tuning=path)`. Kernels
         of open sizes are timed at the sizes of the arguments. seconds: for the search; compiling comes on top.
         Raises ArgumentError for another number of seconds, NotSupportedError for programs without kernels to tune."""
-        from meta.vm.tune import session
+        others: list[Executor[P, R]] = []
 
-        session.check_request(seconds, self.device, self.cpu)
+        def compiled(choices: KnobChoices) -> Program:
+            others.append(self._for(self.cpu, choices))
+            return others[0].program(*args, **kwargs)
+
         program, inputs = self._specialised(args, kwargs)
-        with progress.compiling(self._name):
-            report = session.tune(program, inputs, seconds, fuse=self.fuse)
-        choices = report.choices.merged(self._choices)
-        if report.choices.kernels and choices != self._choices:
-            other = self._for(self.cpu, choices)
-            report = session.compared(report, program, other.program(*args, **kwargs), inputs)
-            for name in _COMPILED if report.kept else ():
-                setattr(self, name, getattr(other, name))
+        report = meta.deploy.tune_here(program, inputs, seconds, compiled, self._choices, self.fuse)
+        for name in _COMPILED if others and report.kept else ():
+            setattr(self, name, getattr(others[0], name))
         return report
 
     def relax(self, *args: Any, stage: str = "relax", **kwargs: Any) -> Any:

@@ -74,7 +74,7 @@ _VECTORS: Final = (
 
 def vector_registers() -> int:
     """The number of vector registers of the CPU compiled for. Engines of WebAssembly use the registers of x86."""
-    features = cpus.features_of(cpus.current())
+    features = cpus.features_of(modes.cpu or cpus.host())
     return 16 if "avx512f" not in features and not features.isdisjoint(_SIXTEEN_REGISTERS) else 32
 
 

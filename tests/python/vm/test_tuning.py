@@ -14,13 +14,13 @@ import meta
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.knobs import KnobChoices, Knobs, choose, choose_divisor, tentative
 from meta.backend.tvm.library import compile_functions
+from meta.deploy.tuning import files, session
+from meta.deploy.tuning.kernels import KernelVariant, TunableKernel, tunable_kernels
+from meta.deploy.tuning.search import tune_kernel
+from meta.deploy.tuning.timing import alternate
 from meta.errors import ArgumentError, FileError, MetaError, NotSupportedError
 from meta.modes import scoped
 from meta.optim.sgd import with_sgd
-from meta.vm.tune import files, session
-from meta.vm.tune.kernels import KernelVariant, TunableKernel, tunable_kernels
-from meta.vm.tune.search import tune_kernel
-from meta.vm.tune.timing import alternate
 from tests.python.kernels_in_memory import forget_programs
 
 

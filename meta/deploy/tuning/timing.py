@@ -16,11 +16,11 @@ import meta
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.library import compile_functions, compiling
 from meta.backend.tvm.schedule.nest import substitute
+from meta.deploy.tuning.kernels import KernelVariant
 from meta.dtype import is_float
 from meta.eager.seeds import zeros_of
 from meta.errors import KernelError
 from meta.ir.type import tensor_type
-from meta.vm.tune.kernels import KernelVariant
 
 Measure = Callable[[Sequence[KernelVariant], int], Sequence[float]]
 """(variants, rounds) -> seconds of a call of each, the median of the rounds; infinity for those that do not compile."""

@@ -1,25 +1,20 @@
-"""Choices of tuning in files that travel with models, and results in the cache of this machine, by target.
+"""What tuning has found: the report, and choices in files that travel with models, by target.
 
 Nothing in a file is evaluated: a choice selects one of the values that a schedule offers, or is ignored."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
 from meta.backend.tvm import cpu as cpus
-from meta.backend.tvm import target as targets
 from meta.backend.tvm.cpu import CpuTarget
 from meta.backend.tvm.knobs import KnobChoices, Value
-from meta.cache import default_cache
 from meta.errors import ArgumentError, FileError
 from meta.files import atomic
 from meta.records import record
-from meta.vm.tune.kernels import KernelVariant, State
 
 FORMAT: Final = "meta tuning"
 VERSION: Final = 1
@@ -130,47 +125,57 @@ def write(path: atomic.Path, target: str, choices: KnobChoices) -> None:
         file.write(json.dumps(content, indent=1, sort_keys=True).encode())
 
 
-# --- in the cache of this machine -------------------------------------------------------------------------------------
+# --- reports ----------------------------------------------------------------------------------------------------------
 
 
 @record
-class TuneResult:
-    """The tuning of a kernel. default, tuned: seconds of a call with the default choices and with these.
-    finished: whether the search was at its end."""
+class KernelTuning:
+    """A tuned kernel. operators: in it.  calls: in a run.  before, after: microseconds of a call.
+    choices: the values of knobs that differ from the defaults, by name.  measured: False for choices of an earlier
+    tuning, which are used again as they stand."""
 
-    state: State
-    default: float
-    tuned: float
-    finished: bool
-
-
-_SUFFIX: Final = ".tuned"
-
-
-def result_key(variant: KernelVariant, place: str) -> str:
-    """The key of a kernel, by its variant with default choices, for the CPU compiled for and the place of the times: an
-    emulator's say nothing about a board."""
-    facts = (place, variant.key, sorted({scope for scope, _ in variant.knobs}), targets.identity("cpu"))
-    return f"tuned_{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}"
+    name: str
+    operators: tuple[str, ...]
+    calls: int
+    before: float
+    after: float
+    choices: Mapping[str, Value]
+    measured: bool
 
 
-def read_result(key: str) -> TuneResult | None:
-    """The result of an earlier tuning on this machine, None without a whole one."""
-    disk = default_cache()
-    try:
-        content: Any = json.loads((disk and disk.read(key, _SUFFIX)) or "")
-        state = {(str(scope), str(name)): parse_value(value) for scope, name, value in content["choices"]}
-        result = TuneResult({}, float(content["default"]), float(content["tuned"]), bool(content["finished"]))
-    except (ValueError, TypeError, LookupError):
-        return None
-    values = {place: value for place, value in state.items() if value is not None}
-    return replace(result, state=values) if len(values) == len(state) else None
+@record
+class TuneReport:
+    """What tuning has found. kernels: those it tuned, the slowest first.  target: the CPU, see `target_name`.
+    choices: for programs that are compiled.  untunable: operators that other libraries compute.
+    before, after: microseconds of a whole call, medians of alternating rounds; None where no program was run.
+    kept: whether the program uses the choices: it does if the whole call wins by 1 %."""
 
+    kernels: tuple[KernelTuning, ...]
+    target: str
+    choices: KnobChoices
+    untunable: tuple[str, ...] = ()
+    before: float | None = None
+    after: float | None = None
+    kept: bool = True
 
-def store_result(key: str, result: TuneResult) -> None:
-    """Store a result in the cache of this machine, if there is one."""
-    disk = default_cache()
-    if disk is not None:
-        choices = [[scope, name, value] for (scope, name), value in result.state.items()]
-        content = {"default": result.default, "tuned": result.tuned, "finished": result.finished, "choices": choices}
-        disk.put(key, json.dumps(content).encode(), _SUFFIX)
+    def save(self, path: Path) -> None:
+        """Write the choices to a file for `meta.vm.compile(..., tuning=path)`; choices for other targets in it stay.
+
+        Raises FileError if it cannot be written, or has other content."""
+        write(path, self.target, self.choices if self.kept else KnobChoices({}))
+
+    def __str__(self) -> str:
+        rows = [("kernel", "operators", "calls", "us", "tuned", "choices")]
+        for k in self.kernels:
+            choices = ", ".join(f"{name} {value}" for name, value in k.choices.items())
+            choices += "" if k.measured else " (from before)"
+            times = f"{k.before:.1f}", f"{k.after:.1f}"
+            rows.append((k.name, " + ".join(k.operators), str(k.calls), *times, choices))
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+        if self.before is not None and self.after is not None:
+            end = "" if self.kept else "; the choices are dropped"
+            lines.append(f"a call took {self.before:.1f} us, and takes {self.after:.1f}{end}")
+        if self.untunable:
+            lines.append(f"not tunable: {', '.join(self.untunable)}")
+        return "\n".join(lines)

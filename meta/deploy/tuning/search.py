@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from meta.deploy.tuning.kernels import KernelVariant, State
+from meta.deploy.tuning.timing import Measure
 from meta.records import record
-from meta.vm.tune.kernels import KernelVariant, State
-from meta.vm.tune.timing import Measure
 
 WIN: Final = 0.97
 """The time of a change that is kept, at most, as a part of the time without it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf, isfinite
@@ -11,23 +11,23 @@ from typing import Final
 
 from meta import progress
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.choices import KernelTuning, TuneReport, target_name
 from meta.backend.tvm.cpu import CpuTarget, check_runs_here
 from meta.backend.tvm.knobs import KnobChoices, Value
+from meta.deploy.tuning import results
+from meta.deploy.tuning.kernels import KernelVariant, TunableKernel, tunable_kernels
+from meta.deploy.tuning.results import TuneResult
+from meta.deploy.tuning.search import tune_kernel
+from meta.deploy.tuning.timing import Clock, Measure, alternate, own_clock, timer
 from meta.device import Device
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, NotSupportedError, value_text
-from meta.files.atomic import Path
 from meta.modes import scoped
 from meta.progress import without_collection
 from meta.records import record
 from meta.tracing.program import check_inputs
 from meta.vm.lower.choose import Source
 from meta.vm.program import Program
-from meta.vm.tune import files
-from meta.vm.tune.files import TuneResult
-from meta.vm.tune.kernels import KernelVariant, TunableKernel, tunable_kernels
-from meta.vm.tune.search import tune_kernel
-from meta.vm.tune.timing import Clock, Measure, alternate, own_clock, timer
 
 SHARE: Final = 0.9
 """The part of the time of all kernels that the tuned ones take."""
@@ -39,59 +39,6 @@ _TIMING_ROUNDS: Final = 3
 _CALL_ROUNDS: Final = 7
 _CALL_WIN: Final = 0.99
 """The time of a whole call with the choices, at most, as a part of the time without them."""
-
-
-@record
-class KernelTuning:
-    """A tuned kernel. operators: in it.  calls: in a run.  before, after: microseconds of a call.
-    choices: the values of knobs that differ from the defaults, by name.  measured: False for choices of an earlier
-    tuning, which are used again as they stand."""
-
-    name: str
-    operators: tuple[str, ...]
-    calls: int
-    before: float
-    after: float
-    choices: Mapping[str, Value]
-    measured: bool
-
-
-@record
-class TuneReport:
-    """What tuning has found. kernels: those it tuned, the slowest first.  target: the CPU, see `files.target_name`.
-    choices: for programs that are compiled.  untunable: operators that other libraries compute.
-    before, after: microseconds of a whole call, medians of alternating rounds; None where no program was run.
-    kept: whether the program uses the choices: it does if the whole call wins by 1 %."""
-
-    kernels: tuple[KernelTuning, ...]
-    target: str
-    choices: KnobChoices
-    untunable: tuple[str, ...] = ()
-    before: float | None = None
-    after: float | None = None
-    kept: bool = True
-
-    def save(self, path: Path) -> None:
-        """Write the choices to a file for `meta.vm.compile(..., tuning=path)`; choices for other targets in it stay.
-
-        Raises FileError if it cannot be written, or has other content."""
-        files.write(path, self.target, self.choices if self.kept else KnobChoices({}))
-
-    def __str__(self) -> str:
-        rows = [("kernel", "operators", "calls", "us", "tuned", "choices")]
-        for k in self.kernels:
-            choices = ", ".join(f"{name} {value}" for name, value in k.choices.items())
-            choices += "" if k.measured else " (from before)"
-            times = f"{k.before:.1f}", f"{k.after:.1f}"
-            rows.append((k.name, " + ".join(k.operators), str(k.calls), *times, choices))
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-        if self.before is not None and self.after is not None:
-            end = "" if self.kept else "; the choices are dropped"
-            lines.append(f"a call took {self.before:.1f} us, and takes {self.after:.1f}{end}")
-        if self.untunable:
-            lines.append(f"not tunable: {', '.join(self.untunable)}")
-        return "\n".join(lines)
 
 
 @record(eq=False)
@@ -146,8 +93,8 @@ class Session:
         progress.stage("time kernels", total=len(variants))
         timed: list[_Timed] = []
         for kernel, variant in variants:
-            key = files.result_key(variant, self.place)
-            result = files.read_result(key)
+            key = results.result_key(variant, self.place)
+            result = results.read_result(key)
             if result is None:
                 if self.clock() >= end:
                     break
@@ -167,7 +114,7 @@ class Session:
         if not result.finished:
             found = tune_kernel(kernel, best, result.tuned, self.measure, lambda: self._is_late(end), fixed)
             best = found.variant
-            files.store_result(timed.key, TuneResult(best.state, result.default, found.seconds, found.finished))
+            results.store_result(timed.key, TuneResult(best.state, result.default, found.seconds, found.finished))
             result = replace(result, tuned=found.seconds)
         values = best.choices()
         chosen.update({scope: values.get(scope, {}) for scope in {*kernel.scopes, *values}})
@@ -226,7 +173,7 @@ def tune(
     place = place or f"{tvm.num_threads()} threads"
     kernels, choices = Session(source, fuse, measure, place, seconds).run()
     untunable = sorted({choice.implementation.name for choice in source.choices.packed().values()})
-    return TuneReport(kernels, files.target_name(source.cpu), choices, tuple(untunable))
+    return TuneReport(kernels, target_name(source.cpu), choices, tuple(untunable))
 
 
 def open_sizes(program: Program, inputs: Sequence[NDArray]) -> Mapping[str, int]:
@@ -242,3 +189,17 @@ def compared(report: TuneReport, old: Program, new: Program, inputs: Sequence[ND
     calls = [partial(program.machine.main, *program.arguments(inputs)) for program in (old, new)]
     before, after = alternate(calls, _CALL_ROUNDS, own_clock())
     return replace(report, before=before * 1e6, after=after * 1e6, kept=after <= _CALL_WIN * before)
+
+
+def tune_here(
+    program: Program, inputs: Sequence[NDArray], seconds: float, compiled: Callable[[KnobChoices], Program],
+    before: KnobChoices | None, fuse: bool,
+) -> TuneReport:  # fmt: skip
+    """See `meta.deploy.tune_here`."""
+    check_request(seconds, program.source.device, program.source.cpu)
+    with progress.compiling("tuned"):
+        report = tune(program, inputs, seconds, fuse=fuse)
+    choices = report.choices.merged(before)
+    if not report.choices.kernels or choices == before:
+        return report
+    return compared(report, program, compiled(choices), inputs)
