@@ -8,19 +8,20 @@ from pathlib import Path
 import pytest
 
 import meta
+from benchmarks.deploy.machines import HOST, build, executor_of, write_program
+from benchmarks.deploy.networks import NETWORKS
 from meta.deploy.emit import emit
 from meta.deploy.objects import kernel_objects
 from meta.deploy.toolchain import RUNTIME
 from meta.errors import ArgumentError, NotSupportedError
-from tests.python.deploy.building import HOST, build, executor_of, write_program
-from tests.python.deploy.programs import CASES
+from tests.python.deploy.programs import require
 
 pytestmark = pytest.mark.usefixtures("remove_operators")
 
 
 def test_wrong_calls_return_codes(tmp_path: Path) -> None:
-    HOST.require()
-    case = CASES["mlp"]
+    require(HOST)
+    case = NETWORKS["mlp"].case("inference")
     write_program(tmp_path, "mlp", executor_of(case, None), case.calls[0])
     binary = build(tmp_path, HOST, Path(__file__).with_name("bad_input.c"), ["mlp"])
     completed = subprocess.run([str(binary), str(tmp_path)], capture_output=True, text=True, timeout=120)

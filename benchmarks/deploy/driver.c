@@ -1,5 +1,6 @@
 /* driver FOLDER PROGRAM THREADS STEPS < inputs > results: runs a program of programs.h so many times. Inputs are read, and
- * results are written, as the number of axes and sizes in 64 bits each, and elements. */
+ * results are written, as the number of axes and sizes in 64 bits each, and elements. The bytes that the program allocated
+ * are printed at the end. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,13 +55,14 @@ int main(int argc, char **argv) {
   while (!status && meta_program_parameter(program, META_INPUT, count)) ++count;
   while (!status && meta_program_parameter(program, META_RESULT, result_count)) ++result_count;
   for (int step = 0; !status && step < atoi(argv[4]); ++step) {
-    meta_tensor inputs[8], results[8];
+    meta_tensor inputs[64], results[64];
     memset(results, 0, sizeof results);
     for (int i = 0; i < count; ++i) inputs[i] = read_tensor(meta_program_parameter(program, META_INPUT, i));
     status = meta_program_run(program, inputs, count, results, result_count);
     for (int i = 0; !status && i < result_count; ++i) write_tensor(&results[i]);
     for (int i = 0; i < count; ++i) free(inputs[i].data);
   }
+  fprintf(stderr, "memory %zu\n", meta_program_memory(program));
   if (status) fprintf(stderr, "%d %s\n", status, meta_program_error(program));
   meta_program_close(program);
   return status ? 1 : 0;
