@@ -44,7 +44,8 @@ typedef enum {
   META_ERROR_MEMORY,    /* memory ran out */
   META_ERROR_FILE,      /* a file cannot be opened, read or written */
   META_ERROR_FORMAT,    /* a file that is not a whole file in the safetensors format */
-  META_ERROR_KERNEL     /* a kernel refused its arguments */
+  META_ERROR_KERNEL,    /* a kernel refused its arguments */
+  META_ERROR_PROCESSOR  /* the processor lacks instructions that the kernels use */
 } meta_error;
 
 typedef enum {
@@ -94,7 +95,8 @@ typedef struct meta_program_code meta_program_code;
 
 /* A program of its own state, from generated code. options: NULL for one thread and the C library's memory.
  * Weights that are not part of the code have to be loaded before the first run.
- * Errors: META_ERROR_VERSION, META_ERROR_MEMORY, META_ERROR_ARGUMENT; *program is NULL then. */
+ * Errors: META_ERROR_VERSION, META_ERROR_PROCESSOR (on Linux, and on x86-64; not all instruction sets can be asked for),
+ * META_ERROR_MEMORY, META_ERROR_ARGUMENT; *program is NULL then, and meta_program_error(NULL) has the text. */
 int meta_program_open(meta_program **program, const meta_program_code *code, const meta_options *options);
 
 /* Run once.
@@ -130,7 +132,7 @@ void meta_program_seed(meta_program *program, int64_t seed);
 /* The bytes that the program has allocated: tables, state, intermediate values and results. */
 size_t meta_program_memory(const meta_program *program);
 
-/* The text of the last error of a program, "" without one; for NULL, that the program did not open. */
+/* The text of the last error of a program, "" without one; for NULL, why the last program of this thread did not open. */
 const char *meta_program_error(const meta_program *program);
 
 /* What a code means, for errors of meta_program_open. */

@@ -63,7 +63,7 @@ class Program {
  public:
   explicit Program(const meta_program_code &code, const std::string &weights = "", int threads = 1) {
     meta_options options = {threads, nullptr, nullptr, nullptr};
-    if (int status = meta_program_open(&program_, &code, &options)) throw Error(status, meta_error_text(status));
+    if (int status = meta_program_open(&program_, &code, &options)) throw Error(status, meta_program_error(nullptr));
     if (weights.empty()) return;
     if (int status = meta_program_load(program_, weights.c_str())) {
       Error error(status, meta_program_error(program_));

@@ -44,7 +44,8 @@ typedef struct {
  * sizes: of the axes, and numbers.  opens: whether a run computes some of them.
  * weights: an image of the state, generators and constants, NULL if they are loaded.
  * constants: of functions, in their slots.
- * keys: how many keys a run draws from each generator. */
+ * keys: how many keys a run draws from each generator.
+ * missing: an instruction set that the kernels use and the processor lacks, or NULL. */
 struct meta_program_code {
   int32_t version, pointer_bytes;
   const char *name, *target;
@@ -66,6 +67,7 @@ struct meta_program_code {
   uint64_t arena;
   int (*measure)(meta_program *program, const meta_tensor *inputs);
   int (*run)(meta_program *program);
+  const char *(*missing)(void);
 };
 
 enum { META_TEXT = 320 };
@@ -136,6 +138,16 @@ static inline int64_t meta_floordiv(int64_t a, int64_t b) {
   return b == 0 ? 0 : a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 static inline int64_t meta_floormod(int64_t a, int64_t b) { return a - meta_floordiv(a, b) * b; }
+
+/* Sums and products of sizes; the largest number where they overflow, which no memory holds. */
+static inline int64_t meta_sum(int64_t a, int64_t b) {
+  int64_t c;
+  return __builtin_add_overflow(a, b, &c) ? INT64_MAX : c;
+}
+static inline int64_t meta_product(int64_t a, int64_t b) {
+  int64_t c;
+  return __builtin_mul_overflow(a, b, &c) ? INT64_MAX : c;
+}
 static inline int64_t meta_least(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t meta_greatest(int64_t a, int64_t b) { return a < b ? b : a; }
 

@@ -23,16 +23,17 @@ int meta_fail(meta_program *program, int code, const char *format, ...) {
   return program->code_of_error = code;
 }
 
-const char *meta_program_error(const meta_program *program) {
-  return program == NULL ? "the program did not open" : program->text;
-}
+static _Thread_local char open_text[META_TEXT]; /* why the last program of this thread did not open */
+
+const char *meta_program_error(const meta_program *program) { return program == NULL ? open_text : program->text; }
 
 const char *meta_error_text(int code) {
   static const char *const texts[] = {
       "no error", "the code is of another version of the runtime, or for another machine", "an invalid argument",
       "a wrong number of tensors", "a wrong dtype", "a wrong shape", "an address that is not aligned",
       "an unknown name", "weights are not loaded", "memory ran out", "a file cannot be opened, read or written",
-      "a file is not in the safetensors format, or not whole", "a kernel refused its arguments"};
+      "a file is not in the safetensors format, or not whole", "a kernel refused its arguments",
+      "the processor lacks instructions that the kernels use"};
   return code >= 0 && code < (int)(sizeof texts / sizeof *texts) ? texts[code] : "an unknown code";
 }
 
@@ -159,10 +160,11 @@ static int open_memory(meta_program *program) {
   return META_OK;
 }
 
-int meta_program_open(meta_program **out, const meta_program_code *code, const meta_options *options) {
+static int open_program(meta_program **out, const meta_program_code *code, const meta_options *options) {
   if (out == NULL || code == NULL) return META_ERROR_ARGUMENT;
   *out = NULL;
   if (code->version != META_PROGRAM_VERSION || code->pointer_bytes != (int32_t)sizeof(void *)) return META_ERROR_VERSION;
+  if (code->missing != NULL && code->missing() != NULL) return META_ERROR_PROCESSOR;
   meta_options chosen = options == NULL ? (meta_options){0, NULL, NULL, NULL} : *options;
   if ((chosen.allocate == NULL) != (chosen.release == NULL) || chosen.threads < 0) return META_ERROR_ARGUMENT;
   if (chosen.allocate == NULL) {
@@ -181,6 +183,19 @@ int meta_program_open(meta_program **out, const meta_program_code *code, const m
   if (chosen.threads > 1) program->team = meta_team_open(program, chosen.threads);
   *out = program;
   return META_OK;
+}
+
+int meta_program_open(meta_program **out, const meta_program_code *code, const meta_options *options) {
+  int status = open_program(out, code, options);
+  const char *missing = status == META_ERROR_PROCESSOR ? code->missing() : NULL;
+  if (missing != NULL)
+    snprintf(open_text, sizeof open_text, "%s is for %s; this processor lacks %s", code->name, code->target, missing);
+  else if (status == META_ERROR_VERSION)
+    snprintf(open_text, sizeof open_text, "%s is of version %d for %s; the runtime has version %d", code->name,
+             (int)code->version, code->target, META_PROGRAM_VERSION);
+  else
+    snprintf(open_text, sizeof open_text, "%s", status ? meta_error_text(status) : "");
+  return status;
 }
 
 void meta_program_close(meta_program *program) {
@@ -233,6 +248,9 @@ size_t meta_program_memory(const meta_program *program) { return program == NULL
 
 /* --- run --------------------------------------------------------------------------------------------------------- */
 
+/* More elements than memory has: of open sizes that a caller cannot mean. */
+#define MOST_ELEMENTS (sizeof(void *) > 4 ? INT64_C(1) << 48 : INT64_C(1) << 31)
+
 static int check_tensor(meta_program *program, const meta_parameter *parameter, const meta_tensor *tensor) {
   if (tensor->dtype != parameter->dtype)
     return meta_fail(program, META_ERROR_DTYPE, "'%s' has dtype %d; expected %d", parameter->name, (int)tensor->dtype,
@@ -243,7 +261,7 @@ static int check_tensor(meta_program *program, const meta_parameter *parameter, 
   int empty = 0;
   for (int32_t i = 0; i < parameter->ndim; ++i) {
     int64_t size = tensor->shape[i], expected = parameter->shape[i];
-    if (expected < 0 ? size < 0 : size != expected)
+    if (expected < 0 ? size < 0 || size > MOST_ELEMENTS : size != expected)
       return meta_fail(program, META_ERROR_SHAPE, "axis %d of '%s' has the size %lld; expected %lld", (int)i,
                        parameter->name, (long long)size, (long long)expected);
     empty |= size == 0;
