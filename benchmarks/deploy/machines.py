@@ -123,12 +123,16 @@ def build(folder: Path, machine: Machine, main: Path, names: Sequence[str]) -> P
 
 
 def run(
-    machine: Machine, binary: Path, name: str, calls: Sequence[Arrays], *, threads: int = 1, seconds: float = 60
-) -> tuple[bytes, int]:
-    """What a program of a binary writes for its calls, and the bytes that it allocated. Raises CalledProcessError."""
+    machine: Machine, binary: Path, name: str, calls: Sequence[Arrays], *, threads: int = 1, seconds: float = 60,
+    trained: str = "",
+) -> tuple[bytes, int]:  # fmt: skip
+    """What a program of a binary writes for its calls, and the bytes that it allocated.
+
+    trained: a file in the folder that it continues from and writes.  Raises RuntimeError with what it printed."""
     inputs, results = binary.with_name(f"{name}.inputs"), binary.with_name(f"{name}.results")
     inputs.write_bytes(b"".join(encode(call) for call in calls))
     command = [*machine.emulator, str(binary), str(binary.parent), name, str(threads), str(len(calls))]
+    command += [str(binary.with_name(trained))] if trained else []
     with inputs.open("rb") as source, results.open("wb") as target:  # WASI reads pipes in part
         done = subprocess.run(command, stdin=source, stdout=target, stderr=subprocess.PIPE, timeout=seconds)
     message = done.stderr.decode()

@@ -120,6 +120,10 @@ int meta_program_load_memory(meta_program *program, const void *data, size_t siz
  * complete. Errors: META_ERROR_FILE, META_ERROR_MEMORY. */
 int meta_program_save(meta_program *program, const char *path);
 
+/* The same, of what runs write to: trained parameters, buffers, the state of an optimizer, generators. Loaded after the
+ * file of all weights, it continues; a frozen base need not be written again. */
+int meta_program_save_updated(meta_program *program, const char *path);
+
 /* The i-th parameter of a role, NULL if there is none. */
 const meta_parameter *meta_program_parameter(const meta_program *program, meta_role role, int index);
 

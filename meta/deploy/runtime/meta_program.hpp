@@ -94,6 +94,7 @@ class Program {
   }
   void load(const std::string &path) { check(meta_program_load(program_, path.c_str())); }
   void save(const std::string &path) { check(meta_program_save(program_, path.c_str())); }
+  void save_updated(const std::string &path) { check(meta_program_save_updated(program_, path.c_str())); }
   void seed(std::int64_t value) { meta_program_seed(program_, value); }
   meta_program *get() const { return program_; }
 

@@ -306,12 +306,13 @@ static void write_text(FILE *file, const char *text) {
   }
 }
 
-static int is_written(const meta_program *program, int32_t i) {
-  int32_t role = program->code->parameters[i].role;
-  return role != META_INPUT && role != META_RESULT && program->kinds[1 + i] == META_LOADED;
+static int is_written(const meta_program *program, int32_t i, int updated) {
+  const meta_parameter *parameter = &program->code->parameters[i];
+  if (parameter->role == META_INPUT || parameter->role == META_RESULT || (updated && !parameter->updated)) return 0;
+  return program->kinds[1 + i] == META_LOADED;
 }
 
-static void write_file(const meta_program *program, FILE *file) {
+static void write_file(const meta_program *program, FILE *file, int updated) {
   const meta_program_code *code = program->code;
   unsigned char length[8] = {0};
   uint64_t offset = 0;
@@ -319,7 +320,7 @@ static void write_file(const meta_program *program, FILE *file) {
   fputs("{\"__metadata__\":{\"format\":\"meta\"}", file);
   for (int32_t i = 0; i < code->parameter_count; ++i) {
     const meta_parameter *parameter = &code->parameters[i];
-    if (!is_written(program, i)) continue;
+    if (!is_written(program, i, updated)) continue;
     fputs(",\"", file);
     write_text(file, parameter->name);
     fprintf(file, "\":{\"dtype\":\"%s\",\"shape\":[", dtype_names[parameter->dtype]);
@@ -335,13 +336,13 @@ static void write_file(const meta_program *program, FILE *file) {
   uint64_t header = (uint64_t)end - sizeof length;
   for (int i = 0; i < 8; ++i) length[i] = (unsigned char)(header >> 8 * i);
   for (int32_t i = 0; i < code->parameter_count; ++i)
-    if (is_written(program, i))
+    if (is_written(program, i, updated))
       fwrite(program->slots[1 + i], 1, meta_bytes(&program->views[code->parameter_views[i]]), file);
   fseek(file, 0, SEEK_SET);
   fwrite(length, 1, sizeof length, file);
 }
 
-int meta_program_save(meta_program *program, const char *path) {
+static int save(meta_program *program, const char *path, int updated) {
   if (program == NULL || path == NULL) return META_ERROR_ARGUMENT;
   size_t length = strlen(path);
   char *temporary = meta_allocate(program, length + 5);
@@ -351,7 +352,7 @@ int meta_program_save(meta_program *program, const char *path) {
   FILE *file = fopen(temporary, "wb");
   int failed = file == NULL;
   if (file != NULL) {
-    write_file(program, file);
+    write_file(program, file, updated);
     failed = ferror(file);
     failed |= fclose(file) != 0;
     if (!failed) failed = rename(temporary, path) != 0;
@@ -361,3 +362,7 @@ int meta_program_save(meta_program *program, const char *path) {
   meta_release(program, temporary);
   return status;
 }
+
+int meta_program_save(meta_program *program, const char *path) { return save(program, path, 0); }
+
+int meta_program_save_updated(meta_program *program, const char *path) { return save(program, path, 1); }

@@ -1,11 +1,12 @@
-"""`python -m tests.python.deploy.altered_calls COUNT [--seed 1]`: programs as C that are called with altered arguments and
-files, under address and undefined-behaviour sanitizers."""
+"""`python -m tests.python.deploy.altered_calls COUNT [--seed 1]`: programs as C that are called with altered arguments
+and files, under address and undefined-behaviour sanitizers."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -40,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(argv)
     problem = run(options.count, options.seed)
-    print(problem or f"{options.count:,} calls returned results or codes")
+    sys.stdout.write(f"{problem or f'{options.count:,} calls returned results or codes'}\n")
     return int(bool(problem))
 
 

@@ -39,7 +39,10 @@ def test_altered_calls_return_codes() -> None:
     ("target", "cpu", "emulator", "missing"),
     [
         ("x86_64-linux-gnu", "x86-64-v3", ("qemu-x86_64", "-cpu", "qemu64"), "ssse3"),
-        ("aarch64-linux-gnu", "neoverse-v1", ("qemu-aarch64", "-cpu", "cortex-a57", "-L", "/usr/aarch64-linux-gnu"), "lse"),
+        (
+            "aarch64-linux-gnu", "neoverse-v1", ("qemu-aarch64", "-cpu", "cortex-a57", "-L", "/usr/aarch64-linux-gnu"),
+            "lse",
+        ),
     ],
 )  # fmt: skip
 def test_other_processors_are_refused(
