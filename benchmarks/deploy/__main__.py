@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.deploy import rows
+from benchmarks.deploy import page, rows
 from benchmarks.deploy.machines import MACHINES
 from benchmarks.deploy.networks import KINDS, NETWORKS
 
@@ -22,9 +22,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=list(KINDS))
     parser.add_argument("--steps", type=int, default=50, help="calls of training steps (default: 50)")
     parser.add_argument("--seconds", type=float, default=3600, help="a limit for a program (default: 3600)")
-    parser.add_argument("--times", action="store_true")
+    parser.add_argument("--times", action="store_true", help="measure on this machine instead")
+    parser.add_argument("--packages", action="store_true", help="print the Debian packages of compilers and emulators")
     parser.add_argument("--json", type=Path, help="a file that rows are added to")
+    parser.add_argument("--page", type=Path, help="docs/deploy.md, whose tables are written from the file of --json")
     options = parser.parse_args(argv)
+    if options.packages:
+        packages = {name for m in MACHINES.values() for name in f"{m.tools.package} {m.package}".split()}
+        print(*sorted(packages))
+        return 0
     if options.times:
         from benchmarks.deploy import times  # with torch
 
@@ -41,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.json:
             with options.json.open("a") as file:
                 print(json.dumps(asdict(row)), file=file)
+    if options.page and options.json:
+        page.write(options.page, page.read(options.json))
     return int(misses > 0)
 
 

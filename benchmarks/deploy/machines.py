@@ -14,7 +14,7 @@ import numpy as np
 
 import meta
 from benchmarks.deploy.networks import FIVE, NETWORKS, Case
-from meta.backend.tvm.cpu import parse_target
+from meta.backend.tvm.cpu import CpuTarget, parse_target
 from meta.deploy.emit import ProgramText, emit
 from meta.deploy.objects import kernel_objects
 from meta.deploy.toolchain import RUNTIME, Toolchain, architecture, toolchain
@@ -34,7 +34,7 @@ class Machine:
     """target, cpu: of `meta.vm.compile`.  emulator: a command, and a Debian package with it.  flags: of the compiler.
     networks: names of the networks that it runs."""
 
-    target: str | None
+    target: str | CpuTarget | None
     emulator: tuple[str, ...] = ()
     package: str = ""
     cpu: str | None = None
@@ -75,7 +75,7 @@ MACHINES: Final = {
 }  # fmt: skip
 
 
-def executor_of(case: Case, target: str | None, cpu: str | None = None) -> Any:
+def executor_of(case: Case, target: str | CpuTarget | None, cpu: str | None = None) -> Any:
     with meta.with_dialect("tvm"):
         return meta.vm.compile(case.what(), dynamic=case.dynamic, target=target, cpu=cpu)
 

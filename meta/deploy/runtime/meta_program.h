@@ -102,8 +102,9 @@ int meta_program_open(meta_program **program, const meta_program_code *code, con
 /* Run once.
  *
  * inputs: `count` tensors in the order of meta_program_parameter(program, META_INPUT, i).
- * results: `result_count` tensors. Where data is NULL, it becomes memory of the program that is valid until the next
- *   run or close. Other memory is written to, and has to have the dtype and the sizes of the result.
+ * results: `result_count` tensors. Where data is NULL, or what the last run returned for the same result, it becomes
+ *   memory of the program that is valid until the next run or close. Other memory is written to, and has to have the
+ *   dtype and the sizes of the result.
  * Inputs that the program updates are written in place. After an error, results and updated tensors have
  * unspecified values if it is META_ERROR_KERNEL or META_ERROR_MEMORY, and are unchanged for other codes. */
 int meta_program_run(meta_program *program, const meta_tensor *inputs, int count, meta_tensor *results,

@@ -72,8 +72,13 @@ struct meta_program_code {
 
 enum { META_TEXT = 320 };
 
-/* Slots whose memory is not theirs, is freed at the end of a run, or with the program; and of weights that are loaded. */
-typedef enum { META_BORROWED = 0, META_TEMPORARY, META_KEPT, META_LOADED } meta_slot;
+/* Slots whose memory is not theirs, or is freed at the end of a run; and of weights that are loaded. */
+typedef enum { META_BORROWED = 0, META_TEMPORARY, META_LOADED } meta_slot;
+
+typedef struct {
+  void *memory;
+  size_t bytes;
+} meta_block;
 
 struct meta_program {
   const meta_program_code *code;
@@ -83,6 +88,7 @@ struct meta_program {
   int64_t *sizes;
   void **slots;       /* the memory of each slot */
   uint8_t *kinds;     /* of slots, see meta_slot */
+  meta_block *kept;   /* memory for each result, until it has to grow */
   char *arena;
   char *state;        /* state, generators and constants */
   size_t state_bytes, allocated;

@@ -35,11 +35,12 @@ static size_t element_bytes(int32_t dtype) {
   return sizes[dtype];
 }
 
-/* One opened program. file: its weights.  saved: what `state_of` returned when it was right. */
+/* One opened program. file: its weights.  last_result: memory that its last call returned. */
 static struct {
   meta_program *program;
   unsigned char *file;
   size_t file_bytes;
+  void *last_result;
 } opened[PROGRAMS];
 
 static uint64_t hashed(uint64_t hash, const void *data, size_t bytes) {
@@ -159,6 +160,8 @@ static void call_once(void) {
       if (results.tensors[index].data) wrong |= alter(&results, META_RESULT, index) && results.tensors[index].data;
     } else if (kind == 8) count = (int)draw(2) ? (int)draw(12) : (int)state;
     else if (kind == 9) result_count = (int)draw(2) ? (int)draw(12) : (int)state;
+    else if (kind == 10 && inputs.count && draw(2)) inputs.tensors[draw((uint32_t)inputs.count)].data = opened[chosen].last_result;
+    else if (kind == 10 && draw(2)) results.tensors[draw((uint32_t)results.count)].data = opened[chosen].last_result;
     else if (kind == 10 && inputs.count) results.tensors[draw((uint32_t)results.count)].data = inputs.memory[0];
     else if (draw(2)) taken = NULL;
     else given = NULL;
@@ -168,8 +171,16 @@ static void call_once(void) {
   int status = meta_program_run(program, taken, count, given, result_count);
   check(status, before);
   if (altered == 1 && wrong && status == META_OK) FAIL("a wrong call succeeded");
+  if (altered == 0 && status == META_OK && draw(2)) { /* the same results again, in the program's memory or the caller's */
+    before = state_of(program);
+    status = meta_program_run(program, taken, count, given, result_count);
+    check(status, before);
+  }
   if (altered == 0 && status != META_OK && !(status == META_ERROR_MEMORY && memory_fails))
     FAIL("a right call gave %d: %s", status, meta_program_error(program));
+  int returned = (int)draw((uint32_t)results.count);
+  void *last = status == META_OK ? results.tensors[returned].data : NULL;
+  opened[chosen].last_result = last == results.memory[returned] || (inputs.count && last == inputs.memory[0]) ? NULL : last;
   for (int i = 0; i < results.count; ++i) {
     const unsigned char *memory = results.memory[i];
     for (size_t j = 0; status && status != META_ERROR_MEMORY && j < results.capacity[i]; ++j)

@@ -66,7 +66,7 @@ def test_programs_return_the_values_of_models(
     require(machine)
     monkeypatch.syspath_prepend(str(tmp_path))
     arguments, x, expected = model(tmp_path)
-    target = ["--target", machine.target] if machine.target else []
+    target = ["--target", str(machine.target)] if machine.target else []
     assert main(["deploy", *arguments, *target, "-o", str(tmp_path / "out")]) == 0
     binary = build(tmp_path / "out", machine, DRIVER, ["net"])
     (y,) = decode(run(machine, binary, "net", [(x,)])[0], [expected])

@@ -26,6 +26,7 @@ from benchmarks.deploy.machines import (
 )
 from benchmarks.deploy.networks import Case
 from benchmarks.deploy.rows import rows
+from meta.backend.tvm.cpu import CpuTarget
 from tests.python.deploy.programs import CASES, operator_inputs, operators, operators_with_halves, require
 
 pytestmark = pytest.mark.usefixtures("remove_operators")
@@ -68,9 +69,18 @@ def operator_values() -> dict[str, Any]:
     return {name: y.numpy() for name, y in meta.vm.compile(operators_with_halves)(*operator_inputs()).items()}
 
 
-@pytest.mark.parametrize("name", list(MACHINES))
+HALVES = CpuTarget("riscv64-linux-gnu", "generic-rv64", ("+m", "+a", "+f", "+d", "+c", "+zfh"), "lp64d")
+OPERATORS = {
+    **MACHINES,
+    "riscv64 with float16": Machine(
+        HALVES, ("qemu-riscv64", "-cpu", "rv64,Zfh=true", "-L", "/usr/riscv64-linux-gnu"), "qemu-user"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(OPERATORS))
 def test_operators_on_other_machines(name: str, tmp_path: Path) -> None:
-    machine = MACHINES[name]
+    machine = OPERATORS[name]
     require(machine)
     function = operators if name in ("riscv64", "wasm32") else operators_with_halves
     meta.random.seed(11)
