@@ -123,7 +123,7 @@ def build(folder: Path, machine: Machine, main: Path, names: Sequence[str]) -> P
 
 
 def run(
-    machine: Machine, binary: Path, name: str, calls: Sequence[Arrays], *, threads: int = 1, seconds: float = 60,
+    machine: Machine, binary: Path, name: str, calls: Sequence[Arrays], *, threads: int = 1, seconds: float = 300,
     trained: str = "",
 ) -> tuple[bytes, int]:  # fmt: skip
     """What a program of a binary writes for its calls, and the bytes that it allocated.

@@ -71,7 +71,7 @@ class Row:
 
 def rows(
     machines: Iterable[str], networks: Iterable[str] = tuple(NETWORKS), kinds: Iterable[str] = KINDS, *,
-    steps: int = BATCHES, seconds: float = 60,
+    steps: int = BATCHES, seconds: float = 300,
 ) -> Iterator[Row]:  # fmt: skip
     """Run networks on machines, which have all that they need. steps: calls of training steps.
     seconds: a limit for a program. Raises RuntimeError for a program that fails."""

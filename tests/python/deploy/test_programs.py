@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import meta
+from benchmarks.deploy import page
 from benchmarks.deploy.machines import (
     DRIVER,
     HOST,
@@ -25,7 +27,7 @@ from benchmarks.deploy.machines import (
     write_program,
 )
 from benchmarks.deploy.networks import Case
-from benchmarks.deploy.rows import rows
+from benchmarks.deploy.rows import Row, rows
 from meta.backend.tvm.cpu import CpuTarget
 from tests.python.deploy.programs import CASES, operator_inputs, operators, operators_with_halves, require
 
@@ -60,6 +62,19 @@ def test_networks_are_within_the_limits(name: str) -> None:
     require(MACHINES[name])
     missed = [str(row) for row in rows([name], NETWORKS[name]) if not row.holds]
     assert not missed
+
+
+def test_rows_that_miss_a_limit() -> None:
+    row = Row("aarch64", "mlp", "step", {5: 1e-7, 50: 1e-5}, False, 64, 64, 9, 99, 30_000, 2_000, 20_000)
+    assert row.holds
+    for change in ({"errors": {5: 2e-6}}, {"errors": {5: np.inf}}, {"planned": 32}, {"runtime": 70_000}):
+        assert not replace(row, **change).holds
+        assert "MISSES" in str(replace(row, **change))
+    assert replace(row, loops=True, planned=32).holds
+    assert relative_error(np.array([np.nan]), np.array([1.0])) == np.inf
+    tables = page.tables({("aarch64", "mlp", "step"): asdict(row)})
+    assert "| mlp | step | 1e-7, 1e-5 |  |" in tables
+    assert "| mlp | 30,000 | 2,000 | 64 | 64 | 9 |" in tables
 
 
 @cache
