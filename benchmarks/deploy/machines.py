@@ -32,7 +32,7 @@ Arrays = Sequence[np.ndarray[Any, Any]]
 @dataclass(frozen=True)
 class Machine:
     """target, cpu: of `meta.vm.compile`.  emulator: a command, and a Debian package with it.  flags: of the compiler.
-    networks: names of the networks that it runs."""
+    networks: names of the networks that it runs.  headers: a folder of its C library."""
 
     target: str | CpuTarget | None
     emulator: tuple[str, ...] = ()
@@ -40,6 +40,7 @@ class Machine:
     cpu: str | None = None
     flags: tuple[str, ...] = ()
     networks: tuple[str, ...] = tuple(NETWORKS)
+    headers: str = "/"
 
     @property
     def tools(self) -> Toolchain:
@@ -54,7 +55,7 @@ class Machine:
         ):  # fmt: skip
             if shutil.which(command) is None:
                 return f"there is no {command} on this machine (Debian: {package})"
-        return ""
+        return "" if Path(self.headers).is_dir() else f"there is no {self.headers} (Debian: {self.tools.package})"
 
 
 def _qemu(target: str, cpu: str | None = None, **options: Any) -> Machine:
@@ -70,7 +71,8 @@ MACHINES: Final = {
     "armv7": _qemu("armv7-linux-gnueabihf", networks=FIVE),
     "x86-64": _qemu("x86_64-linux-gnu", options=("-cpu", "qemu64"), networks=FIVE),
     "wasm32": Machine(
-        "wasm32-wasi", ("node", "--no-warnings", str(FOLDER / "run_wasi.mjs")), "nodejs", networks=FIVE
+        "wasm32-wasi", ("node", "--no-warnings", str(FOLDER / "run_wasi.mjs")), "nodejs", networks=FIVE,
+        headers="/usr/include/wasm32-wasi",
     ),
 }  # fmt: skip
 
