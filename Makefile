@@ -1,7 +1,7 @@
 # Every target sets up what it needs on a machine with nothing but CPython and pip:
-#   make demo | test | opcheck | bench | bench-ops | bench-train | bench-alternate | attack | conformance | frontends | fuzz |
-#        fuzz-programs | singular | relay | lint | codegen | codegen-check | docs | pictures | check-wheel | release |
-#        venv | clean
+#   make demo | test | opcheck | bench | bench-ops | bench-train | bench-deploy | bench-alternate | deploy-tools | attack |
+#        conformance | frontends | fuzz | fuzz-programs | singular | relay | lint | codegen | codegen-check | docs |
+#        pictures | check-wheel | release | venv | clean
 # PYTHON chooses the interpreter that the environment is made with (3.10 to 3.13), JOBS the test workers.
 
 PYTHON ?= python3
@@ -12,6 +12,7 @@ TEST_ARGS ?=
 BENCH_ARGS ?=
 BENCH_OPS_ARGS ?=
 BENCH_TRAIN_ARGS ?=
+BENCH_DEPLOY_ARGS ?=
 OLD ?= HEAD
 BENCH_ALTERNATE_ARGS ?=
 OPCHECK_ARGS ?=
@@ -41,7 +42,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TVM_NUM
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test opcheck bench bench-ops bench-train bench-alternate attack conformance frontends fuzz fuzz-programs singular relay lint lint-style lint-imports lint-types codegen codegen-check docs pictures check-wheel clean
+.PHONY: help venv demo test opcheck bench bench-ops bench-train bench-deploy bench-alternate deploy-tools attack conformance frontends fuzz fuzz-programs singular relay lint lint-style lint-imports lint-types codegen codegen-check docs pictures check-wheel clean
 
 help:
 	@sed -n '1,4s/^# *//p' Makefile
@@ -92,6 +93,15 @@ bench-ops: $(VENV)/.dev
 bench-train: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.train --corpus $(RELAY_CORPUS) $(BENCH_TRAIN_ARGS)
 
+# Ten networks as C, for inference and training, on emulated machines: half an hour without ResNet-18, which takes hours.
+# BENCH_DEPLOY_ARGS=--times measures the C call on this machine.
+bench-deploy: $(VENV)/.dev
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.deploy $(BENCH_DEPLOY_ARGS)
+
+# Debian's cross compilers and emulators, without which the tests of other machines are skipped.
+deploy-tools: $(VENV)/.dev
+	$$(test $$(id -u) = 0 || echo sudo) apt-get install -y $$($(BIN)/python -m benchmarks.deploy --packages)
+
 # Rows that are slower in the working tree than in OLD. Another suite: BENCH_ALTERNATE_ARGS="--suite train --part mlp"
 bench-alternate: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.alternate $(OLD) $(BENCH_ALTERNATE_ARGS)
@@ -122,6 +132,7 @@ fuzz-programs: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m scripts.fuzz_formulas 2000
 	$(ONE_THREAD) $(BIN)/python -m scripts.fuzz_compile 200
 	$(ONE_THREAD) $(BIN)/python -m scripts.fuzz_writes 2000 --vm 100
+	$(ONE_THREAD) $(BIN)/python -m tests.python.deploy.altered_calls 100000
 
 # Derivatives beside singular points, of all elementwise operators: half an hour. By parts:
 # make singular SINGULAR_ARGS="'sinc' 'log*' --dtypes float32 --modes eager"

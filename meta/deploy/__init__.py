@@ -4,6 +4,7 @@ objects     the planned program and the machine code of its kernels for a CPU
 tables      tensors, sizes and arguments of kernels as tables
 sizes       symbolic sizes as expressions in C
 frames      where the tensors of a function are
+processor   the check that a processor has the instructions of the kernels
 functions   lists of kernel calls, with branches and loops, as functions in C
 emit        a program as one C file, with its header
 toolchain   compilers in C for other machines

@@ -9,6 +9,7 @@ from typing import Any, Final
 from meta.deploy.frames import known_shape
 from meta.deploy.functions import ProgramFunctions
 from meta.deploy.objects import KernelObjects
+from meta.deploy.processor import processor_check
 from meta.deploy.tables import ALIGNMENT, SlotPlace, TensorTables, aligned, array, unsupported
 from meta.eager.ndarray import NDArray
 from meta.eager.ndarray import array as to_array
@@ -116,7 +117,7 @@ def emit(program: Program, objects: KernelObjects, name: str, *, embed: bool = F
         tables.view(functions_place, main.sizes.shape(shape), len(shape), dtype)
         for functions_place, shape, dtype in _parameter_tensors(main, planned.main)
     ]
-    measure = _measure(main, parameters)
+    measure, check = _measure(main, parameters), processor_check(objects.cpu)
     symbols = sorted(
         {objects.symbols[call.function] for each in lists.values() for call in each.calls if not call.packed}
     )
@@ -142,7 +143,8 @@ def emit(program: Program, objects: KernelObjects, name: str, *, embed: bool = F
         functions.text(),
         "",
         *measure,
-        _code_struct(name, objects, functions, parameters, measured=bool(measure), embed=embed),
+        *check,
+        _code_struct(name, objects, functions, parameters, measured=bool(measure), checked=bool(check), embed=embed),
     ]
     header = _header(name)
     return ProgramText("\n".join(code) + "\n", header, functions.arena(), parameters, embed)
@@ -223,7 +225,7 @@ def _constants(constants: Sequence[tuple[int, bytes]]) -> list[str]:
 
 def _code_struct(
     name: str, objects: KernelObjects, functions: ProgramFunctions, parameters: Sequence[ProgramParameter], *,
-    measured: bool, embed: bool,
+    measured: bool, checked: bool, embed: bool,
 ) -> str:  # fmt: skip
     tables = functions.tables
     fields = {
@@ -235,7 +237,7 @@ def _code_struct(
         "constant_count": len(functions.constants), "slot_count": tables.slots, "view_count": len(tables.views),
         "argument_count": len(tables.arguments), "size_count": len(tables.sizes), "opens": int(tables.opens),
         "arena": functions.arena(), "measure": "measure" if measured else "NULL",
-        "run": functions.functions["main"].symbol,
+        "run": functions.functions["main"].symbol, "missing": "missing" if checked else "NULL",
     }  # fmt: skip
     lines = [f"    .{field} = {value}," for field, value in fields.items()]
     return "\n".join([f"const meta_program_code {name}_code = {{", *lines, "};"])

@@ -84,7 +84,7 @@ class CSizes:
 
 
 _FORMS = {
-    "Add": "({} + {})", "Sub": "({} - {})", "Mul": "({} * {})", "FloorDiv": "meta_floordiv({}, {})",
+    "Add": "meta_sum({}, {})", "Sub": "({} - {})", "Mul": "meta_product({}, {})", "FloorDiv": "meta_floordiv({}, {})",
     "FloorMod": "meta_floormod({}, {})", "Min": "meta_least({}, {})", "Max": "meta_greatest({}, {})",
 }  # fmt: skip
 

@@ -22,7 +22,7 @@ int main(int argc, char **argv) {{
   memset(results, 0, sizeof results);
   int code = meta_program_open(&program, &{name}_code, NULL);
   if (code) {{
-    fprintf(stderr, "%s\\n", meta_error_text(code));
+    fprintf(stderr, "%s\\n", meta_program_error(NULL));
     return 1;
   }}
 {load}  if (!code) code = meta_program_run(program, inputs, {input_count}, results, {result_count});

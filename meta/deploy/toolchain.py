@@ -20,11 +20,12 @@ FLAGS: Final = ("-std=c11", "-O2", "-Wall", "-Wextra")
 
 @record
 class Toolchain:
-    """compiler, archiver: commands.  package: Debian's name of what installs them.  flags: of the compiler.
+    """compiler, archiver, size: commands.  package: Debian's name of what installs them.  flags: of the compiler.
     libraries: what programs are linked with."""
 
     compiler: str
     archiver: str
+    size: str
     package: str
     flags: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ("-lm", "-pthread")
@@ -60,14 +61,20 @@ class Toolchain:
             raise KernelError("deploy", problem, "a working compiler for the target", 'write the sources: format="c"')
 
 
+def architecture() -> str:
+    """This machine's, as triples have it."""
+    return {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
+
+
 def toolchain(cpu: CpuTarget) -> Toolchain:
     """The compiler for a CPU: this machine's, or Debian's cross compiler."""
     if cpu.architecture == "wasm32":
         simd = ("-msimd128",) if "simd128" in features_of(cpu) else ()
         flags = ("--target=wasm32-wasi", "--sysroot=/usr", *simd)  # the C library's, also for browsers
-        return Toolchain("clang", "llvm-ar", "clang lld llvm wasi-libc libclang-rt-dev-wasm32", flags, ("-lm",))
-    here = {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
-    if cpu.architecture == here:
-        return Toolchain("cc", "ar", "gcc binutils")
+        return Toolchain(
+            "clang", "llvm-ar", "llvm-size", "clang lld llvm wasi-libc libclang-rt-dev-wasm32", flags, ("-lm",)
+        )
+    if cpu.architecture == architecture():
+        return Toolchain("cc", "ar", "size", "gcc binutils")
     prefix = cpu.toolchain
-    return Toolchain(f"{prefix}-gcc", f"{prefix}-ar", f"gcc-{prefix.replace('_', '-')}")
+    return Toolchain(f"{prefix}-gcc", f"{prefix}-ar", f"{prefix}-size", f"gcc-{prefix.replace('_', '-')}")

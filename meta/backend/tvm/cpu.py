@@ -66,10 +66,16 @@ class CpuTarget:
 
     def llvm(self) -> dict[str, Any]:
         """The description that TVM makes a target from."""
-        facts: dict[str, Any] = {"kind": "llvm", "mtriple": self.triple, "mcpu": self.cpu, "mabi": self.abi}
+        facts: dict[str, Any] = {"kind": "llvm", "mtriple": self._with_vendor(), "mcpu": self.cpu, "mabi": self.abi}
         facts["mfloat-abi"] = "hard" if self.triple.endswith("eabihf") else ""
         facts |= {"mattr": list(self.features), "vector-width": 128 if self.architecture == "wasm32" else 0}
         return {name: fact for name, fact in facts.items() if fact}
+
+    def _with_vendor(self) -> str:
+        """The triple with a vendor, without which LLVM takes the system for one, and the ABI for the system: calls of
+        libgcc on ARM then pass floats in other registers."""
+        first, _, rest = self.triple.partition("-")
+        return f"{first}-unknown-{rest}" if rest.startswith(_SYSTEMS) else self.triple
 
     def __str__(self) -> str:
         return f"{self.triple} ({', '.join((self.cpu, *self.features))})"

@@ -44,7 +44,8 @@ typedef enum {
   META_ERROR_MEMORY,    /* memory ran out */
   META_ERROR_FILE,      /* a file cannot be opened, read or written */
   META_ERROR_FORMAT,    /* a file that is not a whole file in the safetensors format */
-  META_ERROR_KERNEL     /* a kernel refused its arguments */
+  META_ERROR_KERNEL,    /* a kernel refused its arguments */
+  META_ERROR_PROCESSOR  /* the processor lacks instructions that the kernels use */
 } meta_error;
 
 typedef enum {
@@ -94,14 +95,16 @@ typedef struct meta_program_code meta_program_code;
 
 /* A program of its own state, from generated code. options: NULL for one thread and the C library's memory.
  * Weights that are not part of the code have to be loaded before the first run.
- * Errors: META_ERROR_VERSION, META_ERROR_MEMORY, META_ERROR_ARGUMENT; *program is NULL then. */
+ * Errors: META_ERROR_VERSION, META_ERROR_PROCESSOR (on Linux, and on x86-64; not all instruction sets can be asked for),
+ * META_ERROR_MEMORY, META_ERROR_ARGUMENT; *program is NULL then, and meta_program_error(NULL) has the text. */
 int meta_program_open(meta_program **program, const meta_program_code *code, const meta_options *options);
 
 /* Run once.
  *
  * inputs: `count` tensors in the order of meta_program_parameter(program, META_INPUT, i).
- * results: `result_count` tensors. Where data is NULL, it becomes memory of the program that is valid until the next
- *   run or close. Other memory is written to, and has to have the dtype and the sizes of the result.
+ * results: `result_count` tensors. Where data is NULL, or what the last run returned for the same result, it becomes
+ *   memory of the program that is valid until the next run or close. Other memory is written to, and has to have the
+ *   dtype and the sizes of the result.
  * Inputs that the program updates are written in place. After an error, results and updated tensors have
  * unspecified values if it is META_ERROR_KERNEL or META_ERROR_MEMORY, and are unchanged for other codes. */
 int meta_program_run(meta_program *program, const meta_tensor *inputs, int count, meta_tensor *results,
@@ -120,6 +123,9 @@ int meta_program_save(meta_program *program, const char *path);
 
 /* The same file to memory, if it fits in `capacity`. Returns its bytes. */
 size_t meta_program_save_memory(const meta_program *program, void *data, size_t capacity);
+/* The same, of what runs write to: trained parameters, buffers, the state of an optimizer, generators. Loaded after the
+ * file of all weights, it continues; a frozen base need not be written again. */
+int meta_program_save_updated(meta_program *program, const char *path);
 
 /* The i-th parameter of a role, NULL if there is none. */
 const meta_parameter *meta_program_parameter(const meta_program *program, meta_role role, int index);
@@ -133,7 +139,7 @@ void meta_program_seed(meta_program *program, int64_t seed);
 /* The bytes that the program has allocated: tables, state, intermediate values and results. */
 size_t meta_program_memory(const meta_program *program);
 
-/* The text of the last error of a program, "" without one; for NULL, that the program did not open. */
+/* The text of the last error of a program, "" without one; for NULL, why the last program of this thread did not open. */
 const char *meta_program_error(const meta_program *program);
 
 /* What a code means, for errors of meta_program_open. */

@@ -63,7 +63,7 @@ class Program {
  public:
   explicit Program(const meta_program_code &code, const std::string &weights = "", int threads = 1) {
     meta_options options = {threads, nullptr, nullptr, nullptr};
-    if (int status = meta_program_open(&program_, &code, &options)) throw Error(status, meta_error_text(status));
+    if (int status = meta_program_open(&program_, &code, &options)) throw Error(status, meta_program_error(nullptr));
     if (weights.empty()) return;
     if (int status = meta_program_load(program_, weights.c_str())) {
       Error error(status, meta_program_error(program_));
@@ -94,6 +94,7 @@ class Program {
   }
   void load(const std::string &path) { check(meta_program_load(program_, path.c_str())); }
   void save(const std::string &path) { check(meta_program_save(program_, path.c_str())); }
+  void save_updated(const std::string &path) { check(meta_program_save_updated(program_, path.c_str())); }
   void seed(std::int64_t value) { meta_program_seed(program_, value); }
   meta_program *get() const { return program_; }
 

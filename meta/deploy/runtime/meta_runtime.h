@@ -44,7 +44,8 @@ typedef struct {
  * sizes: of the axes, and numbers.  opens: whether a run computes some of them.
  * weights: an image of the state, generators and constants, NULL if they are loaded.
  * constants: of functions, in their slots.
- * keys: how many keys a run draws from each generator. */
+ * keys: how many keys a run draws from each generator.
+ * missing: an instruction set that the kernels use and the processor lacks, or NULL. */
 struct meta_program_code {
   int32_t version, pointer_bytes;
   const char *name, *target;
@@ -66,12 +67,18 @@ struct meta_program_code {
   uint64_t arena;
   int (*measure)(meta_program *program, const meta_tensor *inputs);
   int (*run)(meta_program *program);
+  const char *(*missing)(void);
 };
 
 enum { META_TEXT = 320 };
 
-/* Slots whose memory is not theirs, is freed at the end of a run, or with the program; and of weights that are loaded. */
-typedef enum { META_BORROWED = 0, META_TEMPORARY, META_KEPT, META_LOADED } meta_slot;
+/* Slots whose memory is not theirs, or is freed at the end of a run; and of weights that are loaded. */
+typedef enum { META_BORROWED = 0, META_TEMPORARY, META_LOADED } meta_slot;
+
+typedef struct {
+  void *memory;
+  size_t bytes;
+} meta_block;
 
 struct meta_program {
   const meta_program_code *code;
@@ -81,6 +88,7 @@ struct meta_program {
   int64_t *sizes;
   void **slots;       /* the memory of each slot */
   uint8_t *kinds;     /* of slots, see meta_slot */
+  meta_block *kept;   /* memory for each result, until it has to grow */
   char *arena;
   char *state;        /* state, generators and constants */
   size_t state_bytes, allocated;
@@ -136,6 +144,16 @@ static inline int64_t meta_floordiv(int64_t a, int64_t b) {
   return b == 0 ? 0 : a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 static inline int64_t meta_floormod(int64_t a, int64_t b) { return a - meta_floordiv(a, b) * b; }
+
+/* Sums and products of sizes; the largest number where they overflow, which no memory holds. */
+static inline int64_t meta_sum(int64_t a, int64_t b) {
+  int64_t c;
+  return __builtin_add_overflow(a, b, &c) ? INT64_MAX : c;
+}
+static inline int64_t meta_product(int64_t a, int64_t b) {
+  int64_t c;
+  return __builtin_mul_overflow(a, b, &c) ? INT64_MAX : c;
+}
 static inline int64_t meta_least(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t meta_greatest(int64_t a, int64_t b) { return a < b ? b : a; }
 

@@ -23,16 +23,17 @@ int meta_fail(meta_program *program, int code, const char *format, ...) {
   return program->code_of_error = code;
 }
 
-const char *meta_program_error(const meta_program *program) {
-  return program == NULL ? "the program did not open" : program->text;
-}
+static _Thread_local char open_text[META_TEXT]; /* why the last program of this thread did not open */
+
+const char *meta_program_error(const meta_program *program) { return program == NULL ? open_text : program->text; }
 
 const char *meta_error_text(int code) {
   static const char *const texts[] = {
       "no error", "the code is of another version of the runtime, or for another machine", "an invalid argument",
       "a wrong number of tensors", "a wrong dtype", "a wrong shape", "an address that is not aligned",
       "an unknown name", "weights are not loaded", "memory ran out", "a file cannot be opened, read or written",
-      "a file is not in the safetensors format, or not whole", "a kernel refused its arguments"};
+      "a file is not in the safetensors format, or not whole", "a kernel refused its arguments",
+      "the processor lacks instructions that the kernels use"};
   return code >= 0 && code < (int)(sizeof texts / sizeof *texts) ? texts[code] : "an unknown code";
 }
 
@@ -115,8 +116,12 @@ static int open_tables(meta_program *program) {
   program->values = meta_allocate(program, values * sizeof *program->values);
   program->slots = meta_allocate(program, (size_t)code->slot_count * sizeof *program->slots);
   program->kinds = meta_allocate(program, (size_t)code->slot_count);
+  size_t kept = (size_t)code->result_count * sizeof *program->kept;
+  program->kept = meta_allocate(program, kept);
+  if (program->kept) memset(program->kept, 0, kept);
   program->sizes = code->opens ? meta_allocate(program, sizes * sizeof *program->sizes) : (int64_t *)(uintptr_t)code->sizes;
-  if (!program->views || !program->values || !program->slots || !program->kinds || !program->sizes)
+  if (!program->views || !program->values || !program->slots || !program->kinds || !program->sizes ||
+      !program->kept)
     return META_ERROR_MEMORY;
   if (code->opens) memcpy(program->sizes, code->sizes, sizes * sizeof *program->sizes);
   memset(program->slots, 0, (size_t)code->slot_count * sizeof *program->slots);
@@ -159,10 +164,11 @@ static int open_memory(meta_program *program) {
   return META_OK;
 }
 
-int meta_program_open(meta_program **out, const meta_program_code *code, const meta_options *options) {
+static int open_program(meta_program **out, const meta_program_code *code, const meta_options *options) {
   if (out == NULL || code == NULL) return META_ERROR_ARGUMENT;
   *out = NULL;
   if (code->version != META_PROGRAM_VERSION || code->pointer_bytes != (int32_t)sizeof(void *)) return META_ERROR_VERSION;
+  if (code->missing != NULL && code->missing() != NULL) return META_ERROR_PROCESSOR;
   meta_options chosen = options == NULL ? (meta_options){0, NULL, NULL, NULL} : *options;
   if ((chosen.allocate == NULL) != (chosen.release == NULL) || chosen.threads < 0) return META_ERROR_ARGUMENT;
   if (chosen.allocate == NULL) {
@@ -183,11 +189,26 @@ int meta_program_open(meta_program **out, const meta_program_code *code, const m
   return META_OK;
 }
 
+int meta_program_open(meta_program **out, const meta_program_code *code, const meta_options *options) {
+  int status = open_program(out, code, options);
+  const char *missing = status == META_ERROR_PROCESSOR ? code->missing() : NULL;
+  if (missing != NULL)
+    snprintf(open_text, sizeof open_text, "%s is for %s; this processor lacks %s", code->name, code->target, missing);
+  else if (status == META_ERROR_VERSION)
+    snprintf(open_text, sizeof open_text, "%s is of version %d for %s; the runtime has version %d", code->name,
+             (int)code->version, code->target, META_PROGRAM_VERSION);
+  else
+    snprintf(open_text, sizeof open_text, "%s", status ? meta_error_text(status) : "");
+  return status;
+}
+
 void meta_program_close(meta_program *program) {
   if (program == NULL) return;
   meta_team_close(program, program->team);
   for (int32_t i = 0; program->slots && program->kinds && i < program->code->slot_count; ++i)
-    if (program->kinds[i] == META_TEMPORARY || program->kinds[i] == META_KEPT) meta_release(program, program->slots[i]);
+    if (program->kinds[i] == META_TEMPORARY) meta_release(program, program->slots[i]);
+  for (int32_t i = 0; program->kept && i < program->code->result_count; ++i) meta_release(program, program->kept[i].memory);
+  meta_release(program, program->kept);
   meta_release(program, program->arena);
   meta_release(program, program->state);
   if (program->code->opens) meta_release(program, program->sizes);
@@ -233,6 +254,9 @@ size_t meta_program_memory(const meta_program *program) { return program == NULL
 
 /* --- run --------------------------------------------------------------------------------------------------------- */
 
+/* More elements than memory has: of open sizes that a caller cannot mean. */
+#define MOST_ELEMENTS (sizeof(void *) > 4 ? INT64_C(1) << 48 : INT64_C(1) << 31)
+
 static int check_tensor(meta_program *program, const meta_parameter *parameter, const meta_tensor *tensor) {
   if (tensor->dtype != parameter->dtype)
     return meta_fail(program, META_ERROR_DTYPE, "'%s' has dtype %d; expected %d", parameter->name, (int)tensor->dtype,
@@ -243,7 +267,7 @@ static int check_tensor(meta_program *program, const meta_parameter *parameter, 
   int empty = 0;
   for (int32_t i = 0; i < parameter->ndim; ++i) {
     int64_t size = tensor->shape[i], expected = parameter->shape[i];
-    if (expected < 0 ? size < 0 : size != expected)
+    if (expected < 0 ? size < 0 || size > MOST_ELEMENTS : size != expected)
       return meta_fail(program, META_ERROR_SHAPE, "axis %d of '%s' has the size %lld; expected %lld", (int)i,
                        parameter->name, (long long)size, (long long)expected);
     empty |= size == 0;
@@ -256,24 +280,28 @@ static int check_tensor(meta_program *program, const meta_parameter *parameter, 
   return META_OK;
 }
 
-/* Whether the memory of two slots overlaps. */
-static int overlap(const meta_program *program, int32_t a, int32_t b) {
-  size_t first = meta_bytes(&program->views[program->code->parameter_views[a]]);
-  size_t second = meta_bytes(&program->views[program->code->parameter_views[b]]);
-  uintptr_t x = (uintptr_t)program->slots[1 + a], y = (uintptr_t)program->slots[1 + b];
-  return x && y && x < y + second && y < x + first;
+/* Whether a block, and the memory of a parameter or result, overlap. */
+static int overlap(const meta_program *program, int32_t i, const void *memory, size_t bytes) {
+  size_t own = meta_bytes(&program->views[program->code->parameter_views[i]]);
+  uintptr_t x = (uintptr_t)program->slots[1 + i], y = (uintptr_t)memory;
+  return x && y && x < y + bytes && y < x + own;
 }
 
-/* Refuse memory of the caller that is written, and is part of another tensor of the call or of the program. */
+/* Refuse memory of the caller that is written, and is part of another tensor of the call or of the program; and memory
+ * that the last run returned, as another tensor than the same result. Results of the program's own have no memory yet. */
 static int check_overlaps(meta_program *program) {
   const meta_program_code *code = program->code;
+  int32_t first = code->parameter_count - code->result_count;
   for (int32_t i = 0; i < code->parameter_count; ++i) {
     const meta_parameter *one = &code->parameters[i];
-    if ((one->role != META_INPUT && one->role != META_RESULT) || program->kinds[1 + i] == META_KEPT) continue;
+    if (one->role != META_INPUT && one->role != META_RESULT) continue;
     for (int32_t j = 0; j < code->parameter_count; ++j) {
       const meta_parameter *other = &code->parameters[j];
+      size_t bytes = meta_bytes(&program->views[code->parameter_views[j]]);
       int written = one->role == META_RESULT || one->updated || other->role == META_RESULT || other->updated;
-      if (i != j && written && overlap(program, i, j))
+      int shared = i != j && written && overlap(program, i, program->slots[1 + j], bytes);
+      if (j >= first) shared |= overlap(program, i, program->kept[j - first].memory, program->kept[j - first].bytes);
+      if (shared)
         return meta_fail(program, META_ERROR_ARGUMENT, "'%s' and '%s' share memory, and a run writes to one of them",
                          one->name, other->name);
     }
@@ -281,33 +309,35 @@ static int check_overlaps(meta_program *program) {
   return META_OK;
 }
 
+/* Place results in memory of the caller, or else in blocks that stay for the next run. */
 static int place_results(meta_program *program, const meta_tensor *results, int32_t first) {
   const meta_program_code *code = program->code;
   for (int32_t i = first; i < code->parameter_count; ++i) {
-    meta_tensor result = results[i - first];
+    const meta_tensor *result = &results[i - first];
     meta_parameter expected = code->parameters[i];
-    const meta_view *view = &program->views[code->parameter_views[i]];
-    uint32_t slot = (uint32_t)(1 + i);
-    int is_kept = program->kinds[slot] == META_KEPT;
-    if (is_kept && result.data == program->slots[slot]) result.data = NULL; /* from the last run */
-    if (result.data != NULL) {
-      expected.shape = view->shape;
-      int status = check_tensor(program, &expected, &result);
-      if (status) return status;
-    }
-    if (is_kept && (result.data != NULL || code->opens)) {
-      meta_release(program, program->slots[slot]);
-      program->kinds[slot] = META_BORROWED;
-    }
-    if (result.data != NULL) {
-      meta_place(program, slot, result.data);
-    } else if (program->kinds[slot] != META_KEPT) {
-      int status = meta_take(program, slot, code->parameter_views[i]);
-      if (status) return status;
-      program->kinds[slot] = META_KEPT;
-    }
+    expected.shape = program->views[code->parameter_views[i]].shape;
+    program->slots[1 + i] = NULL;
+    if (result->data == NULL || result->data == program->kept[i - first].memory) continue;
+    int status = check_tensor(program, &expected, result);
+    if (status) return status;
+    meta_place(program, (uint32_t)(1 + i), result->data);
   }
-  return META_OK;
+  int status = check_overlaps(program);
+  for (int32_t i = first; !status && i < code->parameter_count; ++i) {
+    meta_block *kept = &program->kept[i - first];
+    size_t bytes = meta_bytes(&program->views[code->parameter_views[i]]);
+    if (program->slots[1 + i] != NULL) continue;
+    if (kept->memory == NULL || kept->bytes < bytes) {
+      meta_release(program, kept->memory);
+      program->allocated -= kept->bytes;
+      *kept = (meta_block){meta_allocate(program, bytes), bytes};
+      program->allocated += bytes;
+      if (kept->memory == NULL)
+        return meta_fail(program, META_ERROR_MEMORY, "memory ran out: a result needs %llu bytes", (unsigned long long)bytes);
+    }
+    meta_place(program, (uint32_t)(1 + i), kept->memory);
+  }
+  return status;
 }
 
 static int prepare(meta_program *program, const meta_tensor *inputs, int count, const meta_tensor *results,
@@ -332,8 +362,7 @@ static int prepare(meta_program *program, const meta_tensor *inputs, int count, 
     int status = code->measure(program, inputs);
     if (status) return status;
   }
-  int status = place_results(program, results, first);
-  return status ? status : check_overlaps(program);
+  return place_results(program, results, first);
 }
 
 int meta_program_run(meta_program *program, const meta_tensor *inputs, int count, meta_tensor *results,

@@ -340,21 +340,22 @@ static void put_string(sink_t *sink, const char *text) {
   put(sink, "\"");
 }
 
-static int is_written(const meta_program *program, int32_t i) {
-  int32_t role = program->code->parameters[i].role;
-  return role != META_INPUT && role != META_RESULT && program->kinds[1 + i] == META_LOADED;
+static int is_written(const meta_program *program, int32_t i, int updated) {
+  const meta_parameter *parameter = &program->code->parameters[i];
+  if (parameter->role == META_INPUT || parameter->role == META_RESULT || (updated && !parameter->updated)) return 0;
+  return program->kinds[1 + i] == META_LOADED;
 }
 
 static size_t bytes_of(const meta_program *program, int32_t i) {
   return meta_bytes(&program->views[program->code->parameter_views[i]]);
 }
 
-static void put_header(sink_t *sink, const meta_program *program) {
+static void put_header(sink_t *sink, const meta_program *program, int updated) {
   uint64_t offset = 0;
   put(sink, "{\"__metadata__\":{\"format\":\"meta\"}");
   for (int32_t i = 0; i < program->code->parameter_count; ++i) {
     const meta_parameter *parameter = &program->code->parameters[i];
-    if (!is_written(program, i)) continue;
+    if (!is_written(program, i, updated)) continue;
     put(sink, ",");
     put_string(sink, parameter->name);
     put(sink, ":{\"dtype\":\"%s\",\"shape\":[", dtype_names[parameter->dtype]);
@@ -367,26 +368,26 @@ static void put_header(sink_t *sink, const meta_program *program) {
   put(sink, "}");
 }
 
-static void put_program(sink_t *sink, const meta_program *program) {
+static void put_program(sink_t *sink, const meta_program *program, int updated) {
   sink_t counter = {put_memory, NULL, 0, 0};
   unsigned char length[8];
-  put_header(&counter, program);
+  put_header(&counter, program, updated);
   size_t header = (counter.size + 7) / 8 * 8;
   for (int i = 0; i < 8; ++i) length[i] = (unsigned char)((uint64_t)header >> 8 * i);
   sink->put(sink, length, sizeof length);
-  put_header(sink, program);
+  put_header(sink, program, updated);
   put(sink, "%*s", (int)(header - counter.size), "");
   for (int32_t i = 0; i < program->code->parameter_count; ++i)
-    if (is_written(program, i)) sink->put(sink, program->slots[1 + i], bytes_of(program, i));
+    if (is_written(program, i, updated)) sink->put(sink, program->slots[1 + i], bytes_of(program, i));
 }
 
 size_t meta_program_save_memory(const meta_program *program, void *data, size_t capacity) {
   sink_t sink = {put_memory, data, data == NULL ? 0 : capacity, 0};
-  if (program != NULL) put_program(&sink, program);
+  if (program != NULL) put_program(&sink, program, 0);
   return sink.size;
 }
 
-int meta_program_save(meta_program *program, const char *path) {
+static int save(meta_program *program, const char *path, int updated) {
   if (program == NULL || path == NULL) return META_ERROR_ARGUMENT;
   size_t length = strlen(path);
   char *temporary = meta_allocate(program, length + 5);
@@ -397,7 +398,7 @@ int meta_program_save(meta_program *program, const char *path) {
   int failed = file == NULL;
   if (file != NULL) {
     sink_t sink = {put_file, file, 0, 0};
-    put_program(&sink, program);
+    put_program(&sink, program, updated);
     failed = ferror(file);
     failed |= fclose(file) != 0;
     if (!failed) failed = rename(temporary, path) != 0;
@@ -407,3 +408,7 @@ int meta_program_save(meta_program *program, const char *path) {
   meta_release(program, temporary);
   return status;
 }
+
+int meta_program_save(meta_program *program, const char *path) { return save(program, path, 0); }
+
+int meta_program_save_updated(meta_program *program, const char *path) { return save(program, path, 1); }

@@ -1,60 +1,22 @@
-"""Programs that are compiled to C, and the inputs of their calls."""
+"""Programs that are compiled to C, and the inputs of their calls, beside the networks of `benchmarks.deploy`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 
 import meta
+from benchmarks.deploy.machines import Machine
+from benchmarks.deploy.networks import NETWORKS, Case, normal
 from meta import nn
-from meta.schema import Arg, Schema, Tensor
-
-Arrays = tuple[np.ndarray[Any, Any], ...]
 
 
-@dataclass(frozen=True)
-class Case:
-    """what: makes what is compiled.  calls: the inputs of each call.  tolerance: of results on other machines, relative
-    to the largest element."""
-
-    what: Callable[[], Any]
-    calls: Sequence[Arrays]
-    dynamic: Any = None
-    tolerance: float = 1e-6
-    options: dict[str, Any] = field(default_factory=dict[str, Any])
-
-
-def normal(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
-    return np.random.default_rng(seed).normal(size=shape).astype("float32")
-
-
-def mlp() -> Any:
-    meta.random.seed(1)
-    return nn.Sequential(nn.Linear(20, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 5)).infer_mode()
-
-
-class LeNet(meta.Model):
-    def build(self) -> None:
-        self.conv1, self.conv2 = nn.Conv2d(1, 6, 5), nn.Conv2d(6, 16, 5)
-        self.dense1, self.dense2, self.dense3 = nn.Linear(256, 120), nn.Linear(120, 84), nn.Linear(84, 10)
-
-    @meta.trace
-    def forward(self, x: Any) -> Any:
-        x = meta.max_pool2d(meta.relu(self.conv1(x)), 2)
-        x = meta.max_pool2d(meta.relu(self.conv2(x)), 2)
-        x = meta.relu(self.dense1(x.reshape((x.shape[0], 256))))
-        return self.dense3(meta.relu(self.dense2(x)))
-
-
-def lenet_step() -> Any:
-    """A training step with momentum."""
-    meta.random.seed(2)
-    model = LeNet().train_mode()
-    optimizer = meta.optim.SGD(model.parameters(), learning_rate=0.05, momentum=0.9)
-    return meta.optim.TrainStep(model, optimizer, meta.cross_entropy)
+def require(machine: Machine) -> None:
+    """Skip the test where a compiler or an emulator is missing."""
+    if machine.missing:
+        pytest.skip(machine.missing)
 
 
 class Normalised(meta.Model):
@@ -74,48 +36,8 @@ def batch_norm_step() -> Any:
     return meta.optim.TrainStep(model, optimizer, meta.cross_entropy)
 
 
-class Recurrent(meta.Model):
-    def build(self) -> None:
-        self.lstm, self.out = nn.LSTM(6, 12), nn.Linear(12, 3)
-
-    @meta.trace
-    def forward(self, x: Any) -> Any:
-        states, _ = self.lstm(x)
-        return self.out(states), states
-
-
-def lstm() -> Any:
-    meta.random.seed(4)
-    return Recurrent().infer_mode()
-
-
 def branches() -> Any:
     return meta.trace(lambda x: meta.cond(x.sum() > 0, lambda: (x * 2, x), lambda: (x - 1.0, x + 3.0)))
-
-
-class Generator(meta.Model):
-    """Greedy generation: repeats the last token's most probable follower until there are `length` tokens."""
-
-    def build(self) -> None:
-        self.embedding, self.out = nn.Embedding(11, 16), nn.Linear(16, 11)
-
-    @meta.trace
-    def forward(self, token: Any, length: Any) -> Any:
-        places = meta.arange(12)
-
-        def step(state: Any) -> Any:
-            token, tokens, count = state
-            scores = self.out(meta.tanh(self.embedding(token)))
-            following = meta.argmax(scores, -1).cast("int64")
-            return following, meta.where(places == count, following, tokens), count + 1
-
-        first = (token, meta.zeros((12,), "int64"), meta.zeros((), "int64"))
-        return meta.while_loop(lambda state: state[2] < length, step, first)
-
-
-def generator() -> Any:
-    meta.random.seed(5)
-    return Generator().infer_mode()
 
 
 class Dropped(meta.Model):
@@ -142,22 +64,6 @@ def stacked() -> Any:
     return meta.trace(run)
 
 
-def _softsign(x: Any) -> Any:
-    from tvm import te
-
-    return te.compute(x.shape, lambda *i: x(*i) / (1.0 + te.abs(x(*i))), "softsign")
-
-
-def own_operator() -> Any:
-    """An operator that is defined here; tests remove it (remove_operators)."""
-    schema = Schema("softsign", Arg("x", Tensor, doc="Any numbers."))
-    gradient = {"x": "dy / (1.0 + abs(x)) ** 2"}
-    softsign: Any = meta.define(
-        "deployed::softsign", schema, pattern="elemwise", tvm=_softsign, gradient=gradient, override=True
-    )(lambda x: x)
-    return meta.trace(lambda x: softsign(x) * 2.0)
-
-
 def nested() -> Any:
     """A branch in a loop, which keeps a value that it does not change."""
 
@@ -177,22 +83,76 @@ def products() -> Any:
     return meta.trace(lambda x, y: (meta.matmul(x, y), meta.sort(x), meta.cumsum(y, 0)))
 
 
-_IMAGES = [(normal(4, 1, 28, 28, seed=i), np.arange(4, dtype="int64") + i) for i in range(5)]
+def operators_with_halves(x: Any, w: Any, d: Any, i: Any, j: Any, image: Any, kernel: Any) -> dict[str, Any]:
+    """`operators`, and some on float16."""
+    half = meta.cast(x, "float16")
+    return operators(x, w, d, i, j, image, kernel) | {
+        "half_product": half * 2, "half_exp": meta.exp(half), "half_sum": meta.sum(half, 1),
+        "half_matmul": meta.matmul(half, meta.cast(w, "float16")),
+    }  # fmt: skip
+
+
+def operators(x: Any, w: Any, d: Any, i: Any, j: Any, image: Any, kernel: Any) -> dict[str, Any]:
+    """Operators of many kinds and dtypes, by name. x, w: float32 (33, 40), (40, 24).  d: float64 (33, 40).
+    i: int64 (33, 40).  j: int32 (8,), rows of x.  image, kernel: (2, 3, 12, 12), (8, 3, 3, 3)."""
+    brain, byte = meta.cast(x, "bfloat16"), meta.cast(i, "uint8")
+    exact = {
+        "floor_divide": meta.floor_divide(i, 7),
+        "remainder": meta.remainder(i, -5),
+        "shift": meta.bitwise_xor(i, i * 3),
+        "less": x < 0.25,
+        "where": meta.where(x > 0, x, -x),
+        "bytes": byte + byte,
+        "int8": meta.cast(i, "int8") * 2,
+        "argmax": meta.argmax(x, 1),
+        "max": meta.max(d, 0),
+        "sort": meta.sort(x, -1),
+        "argsort": meta.argsort(d, 0),
+        "take": meta.take(x, j, 0),
+        "gather": meta.gather(x, 1, i % 40),
+        "concatenate": meta.concatenate([x, x * 2], 1),
+        "cast_down": meta.cast(d, "bfloat16"),
+        "from_int64": meta.cast(i, "float32") + meta.cast(i * 3, "float64"),
+        "to_int64": meta.cast(x * 100, "int64") + meta.cast(d * 1000, "int64"),
+        "uniform": meta.random.uniform((16, 16)),
+        "randint": meta.random.randint((16,), 0, 1000),
+    }
+    near = {
+        "tanh": meta.tanh(x), "erf": meta.erf(x), "exp": meta.exp(x), "gelu": meta.gelu(x), "sigmoid": meta.sigmoid(x),
+        "log1p": meta.log1p(x * x), "sin": meta.sin(x), "power": meta.power(meta.abs(x), 1.7), "erf64": meta.erf(d),
+        "exp64": meta.exp(d), "sin64": meta.sin(d * 10), "sqrt64": meta.sqrt(d * d + 1),
+        "bfloat_tanh": meta.tanh(brain), "bfloat_matmul": meta.matmul(brain, meta.cast(w, "bfloat16")),
+        "bfloat_softmax": meta.softmax(brain, -1), "bfloat_int": meta.cast(brain * 10, "int32"),
+        "matmul": meta.matmul(x, w),
+        "matmul64": meta.matmul(d, meta.transpose(d, (1, 0))),
+        "conv2d": meta.conv2d(image, kernel, padding=1), "max_pool2d": meta.max_pool2d(image, 2),
+        "mean": meta.mean(image, (2, 3)), "sum64": meta.sum(d, 0),
+        "softmax": meta.softmax(x, -1), "log_softmax": meta.log_softmax(d, 0), "cumsum": meta.cumsum(x, 0),
+        "normal": meta.random.normal((16, 16)),
+    }  # fmt: skip
+    return exact | near
+
+
+def operator_inputs() -> tuple[Any, ...]:
+    random = np.random.default_rng(3)
+    x, d = random.normal(size=(2, 33, 40))
+    floats = [x, random.normal(size=(40, 24)), random.normal(size=(2, 3, 12, 12)), random.normal(size=(8, 3, 3, 3))]
+    x, w, image, kernel = [each.astype("float32") for each in floats]
+    i, j = random.integers(-90, 90, (33, 40)), random.integers(0, 33, 8).astype("int32")
+    return x, w, d, i, j, image, kernel
+
 
 CASES = {
-    "mlp": Case(mlp, [(normal(3, 20),)]),
-    "lenet": Case(lenet_step, _IMAGES),
     "batch_norm": Case(batch_norm_step, [(normal(4, 3, 8, 8, seed=i), np.arange(4) % 4) for i in range(5)]),
-    "lstm": Case(lstm, [(normal(2, 7, 6),)]),
     "branches": Case(branches, [(np.abs(normal(3, 4)),), (-np.abs(normal(3, 4)),)]),
-    "generator": Case(generator, [(np.array(3), np.array(n)) for n in (12, 0, 5)]),
     "dropout": Case(dropout, [(normal(3, 8),)] * 3),
-    "open_batch": Case(mlp, [(normal(n, 20, seed=n),) for n in (3, 1, 17)], {"x": {0: "n"}}),
+    "open_batch": Case(
+        NETWORKS["mlp"].case("inference").what, [(normal(n, 20, seed=n),) for n in (3, 1, 17)], {"x": {0: "n"}}
+    ),
     "stacked": Case(
         stacked, [(normal(5, 3, 4), normal(3, 4), normal(2, 4)), (normal(2, 6, 4), normal(6, 4), normal(1, 4))],
         {"xs": {0: "n", 1: "b"}, "h": {0: "b"}, "y": {0: "m"}},
     ),
-    "own_operator": Case(own_operator, [(normal(3, 5),)]),
     "nested": Case(nested, [(normal(3, 4),)]),
     "products": Case(products, [(normal(130, 140), normal(140, 90))]),
 }  # fmt: skip

@@ -8,23 +8,53 @@ from pathlib import Path
 import pytest
 
 import meta
+from benchmarks.deploy.machines import DRIVER, HOST, Machine, build, executor_of, run, write_program
+from benchmarks.deploy.networks import NETWORKS
 from meta.deploy.emit import emit
 from meta.deploy.objects import kernel_objects
 from meta.deploy.toolchain import RUNTIME
 from meta.errors import ArgumentError, NotSupportedError
-from tests.python.deploy.building import HOST, build, executor_of, write_program
-from tests.python.deploy.programs import CASES
+from tests.python.deploy import altered_calls
+from tests.python.deploy.programs import require
 
 pytestmark = pytest.mark.usefixtures("remove_operators")
 
 
 def test_wrong_calls_return_codes(tmp_path: Path) -> None:
-    HOST.require()
-    case = CASES["mlp"]
+    require(HOST)
+    case = NETWORKS["mlp"].case("inference")
     write_program(tmp_path, "mlp", executor_of(case, None), case.calls[0])
     binary = build(tmp_path, HOST, Path(__file__).with_name("bad_input.c"), ["mlp"])
     completed = subprocess.run([str(binary), str(tmp_path)], capture_output=True, text=True, timeout=120)
     assert completed.returncode == 0, completed.stdout + completed.stderr
+
+
+def test_altered_calls_return_codes() -> None:
+    """A million calls: python -m tests.python.deploy.altered_calls 1000000"""
+    require(HOST)
+    assert not altered_calls.run(20_000, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("target", "cpu", "emulator", "missing"),
+    [
+        ("x86_64-linux-gnu", "x86-64-v3", ("qemu-x86_64", "-cpu", "qemu64"), "ssse3"),
+        (
+            "aarch64-linux-gnu", "neoverse-v1", ("qemu-aarch64", "-cpu", "cortex-a57", "-L", "/usr/aarch64-linux-gnu"),
+            "lse",
+        ),
+    ],
+)  # fmt: skip
+def test_other_processors_are_refused(
+    tmp_path: Path, target: str, cpu: str, emulator: tuple[str, ...], missing: str
+) -> None:
+    machine = Machine(target, emulator, "qemu-user", cpu)
+    require(machine)
+    case = NETWORKS["mlp"].case("inference")
+    write_program(tmp_path, "mlp", executor_of(case, target, cpu), case.calls[0])
+    binary = build(tmp_path, machine, DRIVER, ["mlp"])
+    with pytest.raises(RuntimeError, match=rf"13 mlp is for {target} \({cpu}\); this processor lacks {missing}"):
+        run(machine, binary, "mlp", case.calls)
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 import meta
+from benchmarks.deploy.machines import HOST
 from meta import nn
 from meta.cli import main
 from meta.errors import NotSupportedError
-from tests.python.deploy.building import HOST
+from tests.python.deploy.programs import require
 
 HOST_ONLY = pytest.mark.skipif(shutil.which("make") is None, reason="needs make and a C compiler")
 
@@ -60,7 +61,7 @@ def printed(path: Path, *arguments: str) -> list[list[float]]:
 
 @HOST_ONLY
 def test_a_folder_builds_and_runs(executor: Any, tmp_path: Path) -> None:
-    HOST.require()
+    require(HOST)
     executor.save(tmp_path / "counter", format="c")
     subprocess.run(["make", "-s", "CFLAGS=-O1 -Werror"], cwd=tmp_path / "counter", check=True)
     y, calls = executor(meta.zeros((2, 3)))
@@ -75,7 +76,7 @@ def test_a_folder_builds_and_runs(executor: Any, tmp_path: Path) -> None:
 @HOST_ONLY
 def test_archives_link_without_special_flags(executor: Any, tmp_path: Path) -> None:
     """C++ uses the wrapper; the file that the program saves continues it."""
-    HOST.require()
+    require(HOST)
     digest = executor.save(tmp_path / "libcounter.a", format="archive")
     assert digest == hashlib.sha256((tmp_path / "libcounter.a").read_bytes()).hexdigest()
     weights = f"{tmp_path}/libcounter.a.safetensors"
@@ -104,7 +105,7 @@ def test_archives_link_without_special_flags(executor: Any, tmp_path: Path) -> N
 
 def test_a_library_is_called_by_python(executor: Any, tmp_path: Path) -> None:
     """Weights may be in two files: the frozen base in one, what is trained in another."""
-    HOST.require()
+    require(HOST)
     executor.save(tmp_path / "counter.so", format="library")
     library = ctypes.CDLL(str(tmp_path / "counter.so"))
     library.meta_program_error.restype = ctypes.c_char_p
@@ -134,7 +135,7 @@ def test_a_library_is_called_by_python(executor: Any, tmp_path: Path) -> None:
 def test_the_command_writes_a_model_with_its_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    HOST.require()
+    require(HOST)
     (tmp_path / "deployed_model.py").write_text(
         "import meta\nfrom meta import nn\n\n\ndef net():\n    meta.random.seed(0)\n"
         "    return nn.Linear(8, 4), meta.ones((2, 8))\n"
