@@ -40,9 +40,9 @@ class Modes(local):
     cpu: Any = None
     """The meta.backend.tvm.cpu.CpuTarget that programs are compiled for, None for the CPU of this machine."""
     tuning: Any = None
-    """The meta.backend.tvm.knobs.KnobChoices of the program that is compiled, None without tuning."""
+    """The meta.backend.tvm.target.KnobChoices of the program that is compiled, None without tuning."""
     knobs: Any = None
-    """The meta.backend.tvm.knobs.Knobs of the kernel that is computed or scheduled, None without tuning."""
+    """The meta.backend.tvm.target.Knobs of the kernel that is computed or scheduled, None without tuning."""
     autocast: Any = None
     """The autocast policy: a callable (op, args) -> args."""
     trace: Any = None

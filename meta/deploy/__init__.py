@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from meta.backend.tvm.choices import TuneReport
-    from meta.backend.tvm.knobs import KnobChoices
+    from meta.backend.tvm.target import KnobChoices
     from meta.eager.ndarray import NDArray
     from meta.files.atomic import Path
     from meta.vm.program import Program

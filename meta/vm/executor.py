@@ -22,6 +22,7 @@ from meta.ir.builder import Module
 from meta.ir.type import TensorType
 from meta.locks import new_lock
 from meta.modes import GradMode, modes, scoped, scopes
+from meta.passes.ranks import COLLECTIVES, LastProgram, agree_on
 from meta.progress import without_collection
 from meta.tracing.open_sizes import Dynamic, OpenSizes, example, open_sizes, recording
 from meta.vm import report
@@ -40,7 +41,6 @@ from meta.vm.build.executables import load
 from meta.vm.dynamic_sizes import Key, Specialisations
 from meta.vm.lower.choose import output_types, prepare
 from meta.vm.program import Program
-from meta.vm.ranks import COLLECTIVES, LastProgram, agree_on
 from meta.vm.runner import (
     Machine,
     Runner,
@@ -53,7 +53,7 @@ from meta.vm.runner import (
 
 if TYPE_CHECKING:
     from meta.backend.tvm.choices import TuneReport, Tuning
-    from meta.backend.tvm.knobs import KnobChoices
+    from meta.backend.tvm.target import KnobChoices
     from meta.pictures import Picture
     from meta.vm.cuda_graph import GraphCall
 

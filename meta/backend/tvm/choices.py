@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from meta.backend.tvm import cpu as cpus
 from meta.backend.tvm.cpu import CpuTarget
-from meta.backend.tvm.knobs import KnobChoices, Value
+from meta.backend.tvm.target import KnobChoices, Value
 from meta.errors import ArgumentError, FileError
 from meta.files import atomic
 from meta.records import record

@@ -10,10 +10,10 @@ from typing import Any, Final
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.kernel import compute_key, schedule_key
-from meta.backend.tvm.knobs import Knob, Knobs, Value
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.patterns import schedule
 from meta.backend.tvm.spec import KernelSpec
+from meta.backend.tvm.target import Knob, Knobs, Value
 from meta.backend.tvm.te.tiles import TILE
 from meta.errors import MetaError
 from meta.modes import scoped

@@ -13,7 +13,7 @@ from meta import progress
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.choices import KernelTuning, TuneReport, target_name
 from meta.backend.tvm.cpu import CpuTarget, check_runs_here
-from meta.backend.tvm.knobs import KnobChoices, Value
+from meta.backend.tvm.target import KnobChoices, Value
 from meta.deploy.tuning import results
 from meta.deploy.tuning.kernels import KernelVariant, TunableKernel, tunable_kernels
 from meta.deploy.tuning.results import TuneResult

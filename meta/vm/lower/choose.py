@@ -15,7 +15,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import TEImplementation
 from meta.backend.tvm.cpu import CpuTarget
-from meta.backend.tvm.knobs import KnobChoices
+from meta.backend.tvm.target import KnobChoices
 from meta.device import Device
 from meta.errors import DeviceError, DispatchError
 from meta.ir.analysis import contents, is_open

@@ -10,9 +10,9 @@ from typing import Any, Final
 from meta.backend.memory.numpy_arrays import as_pairs
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.kernel import compute_key, identifier, unscheduled
-from meta.backend.tvm.knobs import knobs_of
 from meta.backend.tvm.shape_generic import spec
 from meta.backend.tvm.spec import KernelSpec, SizeSpec
+from meta.backend.tvm.target import knobs_of
 from meta.dim import Dim, SymDim, compute
 from meta.errors import IRError, NotSupportedError
 from meta.ir.analysis import is_open, open_sizes, size_names

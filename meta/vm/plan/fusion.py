@@ -31,8 +31,8 @@ from meta import progress
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.kernel import schedule_key
-from meta.backend.tvm.knobs import knobs_of
 from meta.backend.tvm.schedule.patterns import schedule
+from meta.backend.tvm.target import knobs_of
 from meta.dtype import itemsize
 from meta.vm.lower.translate import Lowered
 from meta.vm.plan.relax import is_group

@@ -24,7 +24,6 @@ from typing import Any, Final
 from meta import dtype as dtypes
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.intrinsic import dtype_of
-from meta.backend.tvm.knobs import tentative
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.buffers import relax_alignment, shrink_row_buffers
 from meta.backend.tvm.schedule.cpu.elementwise import schedule_elementwise
@@ -32,6 +31,7 @@ from meta.backend.tvm.schedule.cpu.matmul import match_contraction, schedule_con
 from meta.backend.tvm.schedule.cpu.rows import initialise_first, schedule_rows, schedule_separately
 from meta.backend.tvm.schedule.cpu.tiles import schedule_tiles
 from meta.backend.tvm.schedule.summation import block_sums, block_sums_of_threads
+from meta.backend.tvm.target import tentative
 from meta.backend.tvm.te.math import vectorisable
 from meta.backend.tvm.te.tiles import TILE
 from meta.backend.tvm.workarounds.exact import exact

@@ -13,7 +13,7 @@ from typing import Any
 from meta._generated import limits
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.intrinsic import Expr, Tensor
-from meta.backend.tvm.knobs import choose
+from meta.backend.tvm.target import choose
 from meta.backend.tvm.te.elementwise import narrow, widen
 from meta.backend.tvm.te.tiles import (
     cache_block,

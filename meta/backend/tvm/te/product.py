@@ -13,7 +13,7 @@ from typing import Any, Final
 from meta._generated import limits
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.intrinsic import Expr, Tensor
-from meta.backend.tvm.knobs import choose, choose_divisor
+from meta.backend.tvm.target import choose, choose_divisor
 from meta.backend.tvm.te.tiles import choose_lanes, lanes, most_rows, rounded_up, stored_copy, tiled_sum
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from meta._generated import limits
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.intrinsic import Expr, Tensor
-from meta.backend.tvm.knobs import choose, choose_divisor
+from meta.backend.tvm.target import choose, choose_divisor
 
 TILE: Final = "meta.tile"
 """Annotation of a sum: the size of the register tile along each axis of the result. The last axis has the lanes."""

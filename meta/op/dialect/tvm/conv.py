@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from meta.backend.tvm.adapter import te, tirx, topi
 from meta.backend.tvm.intrinsic import Expr, Tensor
-from meta.backend.tvm.knobs import choose
 from meta.backend.tvm.spec import Outs
+from meta.backend.tvm.target import choose
 from meta.backend.tvm.te import convolve as tiled
 from meta.backend.tvm.te.elementwise import accumulation_dtype, narrow, widen
 from meta.ir.expr import CallInfo

@@ -19,10 +19,10 @@ from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.adapter import tirx
-from meta.backend.tvm.knobs import choose
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.inline import Producer, inline_blocks
+from meta.backend.tvm.target import choose
 from meta.backend.tvm.te import philox
 
 PARTITION_HINT: Final = "pragma_loop_partition_hint"

@@ -23,7 +23,6 @@ from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.intrinsic import dtype_of
-from meta.backend.tvm.knobs import choose, choose_divisor
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.cpu.elementwise import (
@@ -31,6 +30,7 @@ from meta.backend.tvm.schedule.cpu.elementwise import (
     inline_producers,
     schedule_spatial_block,
 )
+from meta.backend.tvm.target import choose, choose_divisor
 from meta.records import record
 
 

@@ -27,7 +27,6 @@ from typing import Any
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.knobs import choose
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.cpu.elementwise import (
@@ -38,6 +37,7 @@ from meta.backend.tvm.schedule.cpu.elementwise import (
     schedule_spatial_block,
 )
 from meta.backend.tvm.schedule.nest import LANE_SUM
+from meta.backend.tvm.target import choose
 
 
 def schedule_rows(sch: tvm.Schedule) -> Any:

@@ -19,7 +19,6 @@ from typing import Any
 
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.knobs import choose
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.cpu.elementwise import (
@@ -28,6 +27,7 @@ from meta.backend.tvm.schedule.cpu.elementwise import (
     schedule_spatial_block,
 )
 from meta.backend.tvm.schedule.inline import Producer, inline_blocks
+from meta.backend.tvm.target import choose
 from meta.backend.tvm.te.tiles import BLOCK, BY_PANEL, KEPT, PARTS, TILE
 
 

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 import meta
+from meta.backend.tvm import choices
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.knobs import KnobChoices, Knobs, choose, choose_divisor, tentative
 from meta.backend.tvm.library import compile_functions
-from meta.deploy.tuning import files, session
+from meta.backend.tvm.target import KnobChoices, Knobs, choose, choose_divisor, tentative
+from meta.deploy.tuning import results as stored
+from meta.deploy.tuning import session
 from meta.deploy.tuning.kernels import KernelVariant, TunableKernel, tunable_kernels
 from meta.deploy.tuning.search import tune_kernel
 from meta.deploy.tuning.timing import alternate
@@ -328,7 +330,7 @@ def test_refuses_programs_for_another_machine() -> None:
 
 
 def content(**changes: Any) -> bytes:
-    fields = {"format": files.FORMAT, "version": files.VERSION, "targets": {}}
+    fields = {"format": choices.FORMAT, "version": choices.VERSION, "targets": {}}
     return json.dumps(fields | changes).encode()
 
 
@@ -367,18 +369,18 @@ def test_refuses_paths_of_no_file(path: str, tmp_path: Path) -> None:
 def test_files_keep_the_choices_of_other_targets(tmp_path: Path) -> None:
     path = tmp_path / "tuning.json"
     one, two = KnobChoices({"k": {"tile": (1, 8), "order": True}}), KnobChoices({"k": {"tile": (2, 4)}})
-    files.write(path, "one", one)
-    files.write(path, "two", two)
-    assert dict(files.read(path).targets) == {"one": one, "two": two}
+    choices.write(path, "one", one)
+    choices.write(path, "two", two)
+    assert dict(choices.read(path).targets) == {"one": one, "two": two}
     path.write_text("{")
     with pytest.raises(FileError, match="is not in JSON"):
-        files.write(path, "one", one)
+        choices.write(path, "one", one)
 
 
 def test_damaged_entries_of_the_cache_are_ignored() -> None:
-    result = files.TuneResult({("scope", "name"): (1, 2)}, 2.0, 1.0, finished=True)
-    files.store_result("tuned_x", result)
-    assert files.read_result("tuned_x") == result
+    result = stored.TuneResult({("scope", "name"): (1, 2)}, 2.0, 1.0, finished=True)
+    stored.store_result("tuned_x", result)
+    assert stored.read_result("tuned_x") == result
     for payload in (
         b"{",
         b"[]",
@@ -388,4 +390,4 @@ def test_damaged_entries_of_the_cache_are_ignored() -> None:
         disk = meta.cache.default_cache()
         assert disk is not None
         disk.put("tuned_x", payload, ".tuned")
-        assert files.read_result("tuned_x") is None
+        assert stored.read_result("tuned_x") is None
