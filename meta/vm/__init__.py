@@ -11,7 +11,6 @@ lower                 from our IR to Relax
 plan                  the order of kernels, and the memory of tensors
 build                 from a plan to an executable
 saved                 programs in files
-tune                  other choices of kernels' schedules for the CPU that runs them
 cuda_graph            calls recorded as CUDA graphs
 """
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from meta.backend.memory.numpy_arrays import as_pairs
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.kernel import compute_key, identifier, unscheduled
+from meta.backend.tvm.kernel import ComputeCall, compute_key, identifier
 from meta.backend.tvm.shape_generic import spec
 from meta.backend.tvm.spec import KernelSpec, SizeSpec
 from meta.backend.tvm.target import knobs_of
@@ -361,7 +361,10 @@ class Lowering:
 
 def prim_func(kernel_spec: KernelSpec, is_fed: bool) -> Any:
     """The PrimFunc of a kernel as Relax calls and fuses it. is_fed: whether it can fuse with the call before it."""
-    func = unscheduled(kernel_spec).function.without_attr("global_symbol")
+    call = ComputeCall(kernel_spec)
+    with call.errors():
+        results = kernel_spec.compute(*call.arguments, **call.options)
+    func = call.function(results).function.without_attr("global_symbol")
     takes_sizes = any(isinstance(arg, SizeSpec) for arg in kernel_spec.args)
     own = _REDUCTION if is_fed else _OP_PATTERN.get(kernel_spec.pattern)
     pattern = _OP_PATTERN["opaque"] if takes_sizes else own
