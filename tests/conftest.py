@@ -57,12 +57,12 @@ def _seed_torch(torch: Any) -> None:
 
 
 @pytest.fixture(autouse=True)
-def room_for_kernels() -> None:
-    """Evict kernels between tests, not in the middle of one that counts kernels or cached runners."""
+def room_in_memory() -> None:
+    """Evict kernels and drop runners between tests, not in the middle of one that counts kernels or needs a runner."""
     if "meta.backend.tvm.kernel" in sys.modules:
-        from tests.python.kernels_in_memory import make_room_for_kernels
+        from tests.python.kernels_in_memory import make_room
 
-        make_room_for_kernels(128)
+        make_room(kernels=128, runners=256)
 
 
 @pytest.fixture
