@@ -23,6 +23,11 @@ for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TVM
 os.environ.setdefault("META_CACHE_DIR", str(_ROOT / ".cache" / "kernels"))
 os.environ.setdefault("META_KEY_DIR", str(_ROOT / ".cache" / "key"))
 os.environ.setdefault("MPLBACKEND", "Agg")
+# A few small kernels are not worth what Inductor does for many: processes that import torch, compiled headers, and a
+# library for each instruction set of this processor, to see whether the compiler knows it.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+os.environ.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -57,12 +62,12 @@ def _seed_torch(torch: Any) -> None:
 
 
 @pytest.fixture(autouse=True)
-def room_for_kernels() -> None:
-    """Evict kernels between tests, not in the middle of one that counts kernels or cached runners."""
+def room_in_memory() -> None:
+    """Evict kernels and drop runners between tests, not in the middle of one that counts kernels or needs a runner."""
     if "meta.backend.tvm.kernel" in sys.modules:
-        from tests.python.kernels_in_memory import make_room_for_kernels
+        from tests.python.kernels_in_memory import make_room
 
-        make_room_for_kernels(128)
+        make_room(kernels=128, runners=256)
 
 
 @pytest.fixture

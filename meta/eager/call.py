@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from itertools import count
 from marshal import dumps
 from operator import is_
 from typing import Any, NoReturn, TypeVar, cast
@@ -78,15 +77,23 @@ class OpState:
                 return
             if len(cache) >= CACHE_LIMIT:
                 cache.clear()
-            if next(_remembered) % TOTAL_LIMIT == 0:
-                for op_state in _states.values():
-                    op_state.clear()
+            make_room(1)
+            _remembered[0] += 1
             cache[key] = run
 
 
 _states: dict[str, OpState] = {}
 _lock = new_lock("runners")
-_remembered = count(1)
+_remembered = [0]  # since all operators started over
+
+
+def make_room(runners: int) -> None:
+    """Drop the runners of all operators, unless so many more fit."""
+    with _lock:
+        if _remembered[0] + runners > TOTAL_LIMIT:
+            _remembered[0] = 0
+            for op_state in list(_states.values()):
+                op_state.clear()
 
 
 def _forget_runners(op: str | None) -> None:

@@ -1,9 +1,10 @@
-"""The kernels and programs that a process keeps in memory."""
+"""The kernels, runners and programs that a process keeps in memory."""
 
 from __future__ import annotations
 
 from meta.backend.tvm import kernel, shape_generic
 from meta.cache import default_max_kernels
+from meta.eager import call
 from meta.vm.build import executables
 
 
@@ -27,8 +28,9 @@ def forget_programs() -> None:
         executables._loaded.clear()
 
 
-def make_room_for_kernels(count: int) -> None:
-    """Evict kernels now, unless the next `count` fit without an eviction."""
+def make_room(kernels: int, runners: int) -> None:
+    """Evict kernels and drop cached runners now, unless the next ones fit without that."""
     with kernel._building:
-        if len(kernel._kernels) + count > default_max_kernels() // 2:
+        if len(kernel._kernels) + kernels > default_max_kernels() // 2:
             kernel._evict()
+    call.make_room(runners)

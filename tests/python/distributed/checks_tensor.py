@@ -21,6 +21,7 @@ from tests.python.distributed.training import (
     Training,
     assert_equal_training,
     interpreted,
+    kernels,
     of_one_process,
     values_of,
 )
@@ -75,10 +76,11 @@ def compare(
 ) -> None:
     """Losses and parameters of a wrapped step equal those of one process."""
     what = f"tensor {model} {optimizer} {dtype} {options}"
-    one = of_one_process(what, partial(_training_of_one, model, optimizer, dtype, **options))
-    step = wrap(new_step(model, optimizer, dtype, **options), MODELS[model][2])
-    values = losses(model, step, dtype, mesh, how)
-    assert_equal_training(step, values, one, dtype, what)
+    with kernels(model):
+        one = of_one_process(what, partial(_training_of_one, model, optimizer, dtype, **options))
+        step = wrap(new_step(model, optimizer, dtype, **options), MODELS[model][2])
+        values = losses(model, step, dtype, mesh, how)
+        assert_equal_training(step, values, one, dtype, what)
 
 
 def _training_of_one(model: str, optimizer: str, dtype: str, **options: Any) -> Training:

@@ -11,7 +11,7 @@ from meta.distributed import shard
 from tests.python.distributed.training import BATCH, MLP, vectors
 
 VOCABULARY, LENGTH, FEATURES = 12, 3, 8
-WIDTHS = (4, 8, 8, 12)
+WIDTHS = (4, 8)
 
 
 class Encoder(meta.Model):
@@ -59,13 +59,15 @@ class Block(meta.Model):
         return meta.relu(y + (x if self.shortcut is None else self.shortcut(x)))
 
 
-class ResNet18(meta.Model):
-    """Its layers on images of 12x12, with few channels."""
+class ResNet(meta.Model):
+    """Two stages of ResNet-18, which have all of its layers, on images of 12x12, with few channels."""
 
     def build(self) -> None:
         self.conv, self.norm = nn.Conv2d(2, WIDTHS[0], 3, padding=1, bias=False), nn.BatchNorm2d(WIDTHS[0])
         blocks = [
-            Block(WIDTHS[max(0, i - 1 + j)], WIDTHS[i], 2 if i and not j else 1) for i in range(4) for j in range(2)
+            Block(WIDTHS[max(0, i - 1 + j)], WIDTHS[i], 2 if i and not j else 1)
+            for i in range(len(WIDTHS))
+            for j in range(2)
         ]
         self.blocks, self.head = nn.Sequential(*blocks), nn.Linear(WIDTHS[-1], 3)
 
@@ -97,7 +99,7 @@ LAYERS = {
 }  # fmt: skip
 NETWORKS = {
     "mlp": Network(lambda: MLP(5, 8, 3), vectors, {"layers.layers.0.*": shard(0), "layers.layers.2.w": shard(1)}),
-    "resnet18": Network(ResNet18, pictures, {"blocks.layers.*.conv1.w": shard(0), "head.w": shard(1)}, "slow sgd"),
+    "resnet": Network(ResNet, pictures, {"blocks.layers.*.conv1.w": shard(0), "head.w": shard(1)}, "slow sgd"),
     "bert": Network(Encoder, tokens, LAYERS | {"embedding.w": shard(0)}),
     "gpt": Network(GPT, tokens, LAYERS | {"embedding.w": shard(0), "head.*": shard(0)}),
 }

@@ -12,6 +12,7 @@ import pytest
 
 import meta
 from meta._generated.operators import pool
+from meta.eager import call as calls
 from meta.eager.call import state
 from meta.eager.known_items import KnownItems
 from meta.errors import ArgumentError
@@ -183,3 +184,14 @@ def test_a_repeated_call_takes_the_fast_path(family: str, monkeypatch: pytest.Mo
             call.apply(function)
         slow += [repr(sample) for _ in general]
     assert not slow
+
+
+def test_operators_start_over_at_a_total_of_runners(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "TOTAL_LIMIT", 40)
+    calls.make_room(40)
+    runners, most = state(get("tanh")), 0
+    for size in range(1, 41):
+        meta.tanh(meta.ones((size,)))
+        most = max(most, len(runners.fast))
+        assert runners.fast, "a call is remembered"
+    assert 5 < most < 40

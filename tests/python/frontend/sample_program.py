@@ -26,7 +26,8 @@ def sample_program(samples: Sequence[Sample]) -> tuple[Any, list[Any], Callable[
     def check(results: Iterable[Any], system: str) -> None:
         values = iter(results)
         for sample, host, call in zip(samples, hosts, calls, strict=True):
-            eager = call.run()
+            with meta.with_dialect("reference"):  # needs no kernel to tell how many results there are
+                eager = call.run()
             flat = [meta.array(np.asarray(next(values))) for _ in flat_results(eager)]
             check_values(sample, host, tuple(flat) if isinstance(eager, tuple) else flat[0], f"{sample!r} in {system}")
 

@@ -15,8 +15,10 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.device import device
 from meta.passes.standard import standard
+from meta.vm.build import generate
 from meta.vm.build.generate import plan_source
 from meta.vm.lower.choose import prepare
+from meta.vm.plan.pipeline import Planned
 
 Executor = meta.vm.Executor[..., Any]
 _H100 = {
@@ -26,10 +28,18 @@ _H100 = {
 
 
 def kernel_sequence(executor: Executor, args: Sequence[Any]) -> list[str]:
-    """The operators of each kernel call in the order of the calls, such as "tvm.matmul + tvm.add"; then the
-    bodies of loops and recursive functions. Branches are indented."""
-    module = executor.relax(*args, stage="planned")
-    return _sequence(module, executor.program(*args).loaded.kernels)
+    """Compile a program. The operators of each kernel call in the order of the calls, such as "tvm.matmul + tvm.add";
+    then the bodies of loops and recursive functions. Branches are indented."""
+    plans: list[Planned] = []
+
+    def keep(*args: Any, **options: Any) -> Planned:
+        plans.append(plan_source(*args, **options))
+        return plans[-1]
+
+    with patch.object(generate, "plan_source", keep):  # planning again takes as long as the compilation
+        loaded = executor.program(*args).loaded
+    module = plans[-1].module if loaded.origin == "built" else executor.relax(*args, stage="planned")
+    return _sequence(module, loaded.kernels)
 
 
 def cuda_plan(executor: Executor, args: Sequence[Any]) -> tuple[dict[str, int], list[str]]:

@@ -61,8 +61,8 @@ def parse(text: str) -> Record:
 def record(case: Case) -> Record:
     """Compile and run a program."""
     args = case.calls[0]
-    memory = case.executor.memory(*args)
     kernels = kernel_sequence(case.executor, args)
+    memory = case.executor.memory(*args)
     cuda_sizes, cuda_kernels = cuda_plan(case.executor, args) if case.on_cuda else ({}, [])
     return Record(
         {name: getattr(memory, name) for name in _SIZES}

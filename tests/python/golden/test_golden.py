@@ -15,8 +15,8 @@ from tests.python.golden.__main__ import EXPECTED, main
 from tests.python.golden.programs import PROGRAMS
 from tests.python.golden.record import Record, differences, parse
 
-PROCESSES = 4
-"""Processes with the settings of the records, so that workers share the work."""
+PROCESSES = 2
+"""Processes with the settings of the records, so that workers share the work; each takes seconds to import torch."""
 RECORD = Record(
     {"intermediates": 80, "kernels": 2},
     {"call_0": (2.0, 0.001), "checksum": (40.0, -3.0)},

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import meta
-from tests.python.kernels_in_memory import kernels_of, make_room_for_kernels
+from tests.python.kernels_in_memory import kernels_of
 
 _SHAPES = ((301, 5), (257, 5), (300, 3), (256, 9), (300, 10), (299, 11))
 
@@ -19,7 +19,6 @@ _SHAPES = ((301, 5), (257, 5), (300, 3), (256, 9), (300, 10), (299, 11))
 def test_many_short_rows_have_kernels_of_their_length(name: str, axis: int) -> None:
     rng = np.random.default_rng(0)
     function, reference = getattr(meta, name), getattr(torch, {"max": "amax"}.get(name, name))
-    make_room_for_kernels(8)
     before = kernels_of(name)
     for shape in _SHAPES:
         x = rng.standard_normal(shape).astype("float32")

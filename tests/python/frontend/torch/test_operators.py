@@ -98,7 +98,7 @@ def test_eager_to_second_order() -> None:
 def test_compile(backend: str, dynamic: bool) -> None:
     torch._dynamo.reset()
     compiled = torch.compile(model, fullgraph=True, backend=backend, dynamic=dynamic)
-    for rows in (4, 6):
+    for rows in (4, 6) if dynamic else (4,):  # without open sizes, another size compiles everything again
         args = tensors(rows)
         torch.testing.assert_close(compiled(*args), reference(*args))
         torch.testing.assert_close(gradients(compiled, *args), gradients(reference, *args))
