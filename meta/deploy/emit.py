@@ -24,6 +24,8 @@ from meta.vm.program import Program
 
 _MAX_AXES: Final = 8
 """META_MAX_AXES of meta_program.h."""
+_VERSION: Final = 2
+"""META_PROGRAM_VERSION of the meta_program.h that a program is written for."""
 _ROLES: Final = {"input": "META_INPUT", "state": "META_STATE", "random": "META_RANDOM", "constant": "META_CONSTANT",
                  "result": "META_RESULT"}  # fmt: skip
 
@@ -229,7 +231,7 @@ def _code_struct(
 ) -> str:  # fmt: skip
     tables = functions.tables
     fields = {
-        "version": "META_PROGRAM_VERSION", "pointer_bytes": _pointer_bytes(objects), "name": quoted(name),
+        "version": _VERSION, "pointer_bytes": _pointer_bytes(objects), "name": quoted(name),
         "target": quoted(str(objects.cpu)), "parameters": "parameters", "parameter_views": "parameter_views",
         "parameter_count": len(parameters), "result_count": sum(each.role == "result" for each in parameters),
         "slots": "slots", "views": "views", "arguments": "arguments", "sizes": "sizes", "keys": "keys",

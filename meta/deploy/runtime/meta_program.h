@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 /* The version of this interface and of generated programs, which are only opened by a runtime of their own version. */
-#define META_PROGRAM_VERSION 1
+#define META_PROGRAM_VERSION 2
 
 enum {
   META_ALIGNMENT = 64, /* addresses of tensors are multiples of these bytes */
