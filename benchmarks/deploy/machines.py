@@ -17,6 +17,7 @@ from benchmarks.deploy.networks import FIVE, NETWORKS, Case
 from meta.backend.tvm.cpu import CpuTarget, parse_target
 from meta.deploy.emit import ProgramText, emit
 from meta.deploy.objects import kernel_objects
+from meta.deploy.package import SOURCES
 from meta.deploy.toolchain import RUNTIME, Toolchain, architecture, toolchain
 from meta.files import safetensors
 
@@ -116,7 +117,7 @@ def build(folder: Path, machine: Machine, main: Path, names: Sequence[str]) -> P
     includes = "".join(f'#include "{name}.h"\n' for name in names)
     table = f"static const struct {{ const char *name; const meta_program_code *code; }} programs[] = {{{rows}}};\n"
     (folder / "programs.h").write_text(includes + table)
-    sources = [main, *(folder / f"{name}.c" for name in names), *sorted(RUNTIME.glob("*.c"))]
+    sources = [main, *(folder / f"{name}.c" for name in names), *(RUNTIME / source for source in SOURCES)]
     objects = [file for name in names for file in sorted(folder.glob(f"{name}_kernels*.o"))]
     output, tools = folder / main.stem, machine.tools
     options = [*FLAGS, *tools.flags, *machine.flags, f"-I{RUNTIME}", f"-I{folder}", "-o", str(output)]

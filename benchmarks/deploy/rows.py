@@ -25,6 +25,7 @@ from benchmarks.deploy.machines import (
     write_program,
 )
 from benchmarks.deploy.networks import BATCHES, KINDS, NETWORKS
+from meta.deploy.package import SOURCES
 from meta.deploy.toolchain import FLAGS, RUNTIME
 
 LIMITS: Final = {"inference": {1: 1e-6}, "step": {5: 1e-6, 50: 1e-4}}
@@ -95,7 +96,7 @@ def _machine_rows(
         executor = executor_of(case, machine.target, machine.cpu)
         written[network, kind] = write_program(folder, f"{network}_{kind}", executor, case.calls[0])
     binary = build(folder, machine, DRIVER, [f"{network}_{kind}" for network, kind in pairs])
-    runtime = sum(_bytes(machine, [_object(folder, machine, source)]) for source in RUNTIME.glob("*.c"))
+    runtime = sum(_bytes(machine, [_object(folder, machine, RUNTIME / source)]) for source in SOURCES)
     for network, kind in pairs:
         case = NETWORKS[network].case(kind, steps)
         if (network, kind) not in wanted:
