@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm import target as targets
 from meta.backend.tvm.kernel import compute_key, schedule_key
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.patterns import schedule
 from meta.backend.tvm.spec import KernelSpec
 from meta.backend.tvm.target import Knob, Knobs, Value
-from meta.backend.tvm.te.tiles import TILE
 from meta.errors import MetaError
 from meta.modes import scoped
 from meta.records import record
@@ -170,15 +169,13 @@ def _callee(call: Any) -> Any:
 
 
 def _work(function: Any) -> float:
-    """An estimate of the time of a function, in elements of memory: steps of sums take less time, least of all in
-    register tiles."""
+    """An estimate of the time of a function, in elements of memory: steps of sums are taken by vectors."""
     volumes: list[float] = []
 
     def visit(block: Any) -> None:
         volume = blocks.volume([blocks.as_int(v.dom.extent) for v in block.iter_vars]) or 0
         is_sum = any(int(v.iter_type) == blocks.REDUCE for v in block.iter_vars)
-        steps = limits.WORK_TILED_STEPS if TILE in block.annotations else limits.WORK_STEPS
-        volumes.append(volume / (steps if is_sum else 1))
+        volumes.append(volume / (targets.lanes(32) if is_sum else 1))
 
     tvm.structural_walk(function.body, (tvm.SBlock, visit))
     return sum(volumes)
