@@ -20,7 +20,6 @@ from meta.device import Device as Device
 from meta.device import device as device
 from meta.lazy import missing as _missing
 from meta.lazy import module_exists as _module_exists
-from meta.progress import without_collection as _without_collection
 
 __version__ = "0.1.0"
 
@@ -153,7 +152,9 @@ _ROOMS: dict[str, str] = {"kernels": "meta.op.user.kernels", "torch": "meta.fron
 
 def _import(name: str) -> Any:
     """The value of a public name. Raises AttributeError with near names for others."""
-    with _without_collection():
+    from meta.progress import without_collection  # whose modules `import meta` does without
+
+    with without_collection():
         if name in _MODULES:
             return import_module(f"meta.{name}")
         if name in _ROOMS:

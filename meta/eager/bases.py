@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from meta import dtype as dtypes
@@ -16,7 +17,6 @@ from meta.dim import Dim
 from meta.dim_expressions import Count
 from meta.eager.gradient_graph import GradientNode
 from meta.eager.indexing import Index, getitem
-from meta.eager.numpy_functions import array_function, torch_function
 from meta.eager.ufuncs import array_ufunc
 from meta.errors import ArgumentError, GradientError, TraceError
 from meta.ir.type import TensorType
@@ -28,14 +28,23 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+def _on_first_call(name: str) -> Any:
+    """A function of `meta.eager.numpy_functions`, whose tables are loaded when it is called."""
+
+    def run(*args: Any, **options: Any) -> Any:
+        return getattr(import_module("meta.eager.numpy_functions"), name)(*args, **options)
+
+    return run
+
+
 class HostValues:
     """The type of an array, and its values in the memory of the host."""
 
     __slots__ = ()
 
     __array_ufunc__ = array_ufunc
-    __array_function__ = array_function
-    __torch_function__: ClassVar[Any] = classmethod(torch_function)
+    __array_function__ = _on_first_call("array_function")
+    __torch_function__: ClassVar[Any] = classmethod(_on_first_call("torch_function"))
 
     _data: Any
     _type: TensorType
@@ -200,8 +209,8 @@ class TypedTensor(Tensor):
     """No runner of an operator has this in its key, which tells generated functions that a call is not eager."""
 
     __array_ufunc__ = array_ufunc
-    __array_function__ = array_function
-    __torch_function__: ClassVar[Any] = classmethod(torch_function)
+    __array_function__ = _on_first_call("array_function")
+    __torch_function__: ClassVar[Any] = classmethod(_on_first_call("torch_function"))
 
     if not TYPE_CHECKING:  # type checkers report unknown attributes
 

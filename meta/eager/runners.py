@@ -16,8 +16,6 @@ from meta.eager.gradient_graph import record_write
 from meta.eager.ndarray import NDArray
 from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType, TupleType
-from meta.op.axes import joined
-from meta.op.axes.labels import TypedCall
 from meta.op.dispatch import Kernel, choose
 from meta.op.registry import Op
 
@@ -43,6 +41,8 @@ def _on_joined_axes(call: CallInfo) -> Kernel | None:
     tensors = call.tensors()
     if not isinstance(call.op, Op) or not tensors or tensors[0].ndim <= 4 or call.op.inplace:
         return None
+    from meta.op.axes import TypedCall, joined  # not for the first call of a process
+
     args = joined(TypedCall(call.op, call.args, tuple(tensors), tuple(call.outputs())))
     if args is None:
         return None

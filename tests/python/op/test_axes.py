@@ -189,7 +189,7 @@ def test_few_operators_run_for_each_element(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_neighbouring_axes_of_rows_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     shape, found = (2, 3, 2, 4, 2), set[str]()
-    monkeypatch.setattr(runners, "joined", lambda _: None)
+    monkeypatch.setattr(runners, "_on_joined_axes", lambda _: None)
     for op in all_ops():
         if op.family == USER or "axis" not in op.schema.names or "key" in op.schema.names:
             continue
