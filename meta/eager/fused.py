@@ -33,7 +33,8 @@ from meta.op.axes import is_elementwise
 from meta.op.dispatch import implementation
 from meta.op.formulas import HeldNumber, PerElement, Term, computed, recorded
 from meta.op.grad.rule import GradRule
-from meta.op.implementation import on_change
+from meta.op.implementation import implementations_of, on_change
+from meta.op.plugins import BUILT_IN
 from meta.op.registry import Op, as_type
 from meta.records import record
 from meta.schema import Arg, Float, Schema, Tensor
@@ -164,9 +165,12 @@ class _Planner:
 
 
 def _fuses(term: Term) -> bool:
-    """Whether each element of a term is computed from one element of each operand."""
+    """Whether each element of a term is computed from one element of each operand, by a kernel of this package: users'
+    kernels run where dispatch chooses them."""
     op = term.op
     if op is None or not is_elementwise(op) or is_complex(term.dtype):
+        return False
+    if any(each.dialect.name not in BUILT_IN for each in implementations_of(op.name)):
         return False
     chosen = implementation(op, "tvm")
     return chosen is not None and (op.name in _BESIDES or isinstance(chosen.payload.compute, PerElement))

@@ -107,3 +107,20 @@ def test_a_change_of_implementations_drops_the_plans() -> None:
     plevel = meta.dialect("torch").plevel
     meta.dialect("torch").set_plevel(plevel)
     assert not fusion.plans
+
+
+def test_kernels_of_users_run_in_formulas() -> None:
+    called: list[str] = []
+    mine = meta.register_dialect("mine_in_gradients", plevel=90)
+    try:
+
+        @mine.implement("square")
+        def square(x: Any, *, out: Any) -> None:
+            called.append("square")
+            np.multiply(x, x, out=out)
+
+        (dx,) = gradient(meta.tanhshrink, X)
+        np.testing.assert_allclose(dx, np.tanh(X) ** 2, rtol=1e-5)
+        assert called
+    finally:
+        meta.unregister_dialect("mine_in_gradients")
