@@ -114,8 +114,8 @@ class Recurrent(meta.Model):
 
 
 class Writer(meta.Model):
-    """Greedy generation with the scores of the last token: (1, LENGTH) tokens, of which `start` are known, become
-    `end` known ones."""
+    """Greedy generation with the scores of the last token: the first `start` of (1, LENGTH) tokens
+    are known, and afterwards the first `end`."""
 
     LENGTH, LETTERS = 16, 32
 

@@ -38,6 +38,8 @@ from meta.op.plugins import BUILT_IN
 from meta.op.registry import Op, as_type
 from meta.records import record
 from meta.schema import Arg, Float, Schema, Tensor
+from meta.schema._dsl import TensorLike
+from meta.tree import leaves_of
 
 _PLAN_LIMIT: Final = 1024
 """Plans of a rule; one that meets more types or numbers starts over."""
@@ -139,8 +141,13 @@ class _Planner:
         return run
 
     def slot(self, term: Term) -> int:
-        """Where a term is, after the steps that compute it."""
+        """Where a term is, after the steps that compute it.
+
+        Raises TypeError for an operator of a list of tensors, and for an array that the function itself has made."""
         if term not in self.slots:
+            terms = {id(arg) for arg in term.args if isinstance(arg, Term)}
+            if any(isinstance(x, TensorLike) and id(x) not in terms for x in leaves_of(term.args)):
+                raise TypeError("an operand has no slot")
             runner, operands = self._expression(term) if _fuses(term) else _single(term)
             self.steps.append((runner, tuple(map(self.slot, operands))))
             self.slots[term] = self.count + len(self.steps) - 1

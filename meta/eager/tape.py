@@ -104,7 +104,8 @@ def _plan(op: str) -> tuple[GradRule | None, bool, bool]:
     and whether its results are values and a constant that the gradient reads, such as their indices or a mask."""
     rule = gradient_rule(op)
     described = get(op)
-    if rule is not None and rule.outputs == 1 and described.family != USER:
+    has_list = any(a.type.role == "tensors" for a in described.schema.args)
+    if rule is not None and rule.outputs == 1 and not has_list and described.family != USER:
         from meta.eager.fused import FusedGradient  # which loads TVM
 
         rule.replace_eager(FusedGradient(rule))

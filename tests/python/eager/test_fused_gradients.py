@@ -10,7 +10,7 @@ import pytest
 
 import meta
 from meta.eager.fused import FusedGradient
-from meta.op.grad.rule import gradient_rule
+from meta.op.grad.rule import GradRule, gradient_rule
 from tests.python.kernels_in_memory import kernels_of
 
 X = np.linspace(-2, 2, 24, dtype="float32").reshape(4, 6)
@@ -124,3 +124,21 @@ def test_kernels_of_users_run_in_formulas() -> None:
         assert called
     finally:
         meta.unregister_dialect("mine_in_gradients")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, dy: meta.concatenate([dy * meta.tanh(x), x], 0),
+        lambda x, dy: meta.matmul(dy * meta.tanh(x), meta.array(X.T)),
+    ],
+    ids=["a list of tensors", "an array of its own"],
+)
+def test_functions_without_a_plan_run_as_they_are(function: Callable[..., Any]) -> None:
+    rule = GradRule("tanh", lambda needs, x, y, dy: (function(x, dy),), (0,), saved_args=frozenset({0}))
+    fusion = FusedGradient(rule)
+    x = meta.array(X)
+    for _ in range(2):
+        (dx,) = fusion((True,), x, x.type, x)
+        np.testing.assert_allclose(dx.numpy(), function(x, x).numpy(), rtol=1e-6)
+    assert [*fusion.plans.values()] == [None]
