@@ -154,7 +154,7 @@ def _import(name: str) -> Any:
     """The value of a public name. Raises AttributeError with near names for others."""
     from meta.progress import without_collection  # whose modules `import meta` does without
 
-    with without_collection():
+    with without_collection(lasting=True):
         if name in _MODULES:
             return import_module(f"meta.{name}")
         if name in _ROOMS:

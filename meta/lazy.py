@@ -32,7 +32,7 @@ def exports(package: str, homes: Mapping[str, Sequence[str]], adapt: Callable[[A
         home = home_of.get(name)
         if home is None:
             return missing(package, name)
-        with without_collection():
+        with without_collection(lasting=True):
             value = import_module(f"{package}.{name}") if home == package else getattr(import_module(home), name)
         if adapt is not None and home.startswith("meta.functional"):
             value = adapt(value)

@@ -122,7 +122,7 @@ def load_family(dialect: str, family: str) -> None:
     let the dialect register what the module left out."""
     if (dialect, family) in _families:
         return
-    with _families_lock, without_collection():
+    with _families_lock, without_collection(lasting=True):
         package = f"meta.op.dialect.{dialect}"
         if family in _families_of(package) and import_module(package).DIALECT.unavailable() is None:
             import_module(f"{package}.{family}")
