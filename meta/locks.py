@@ -31,6 +31,7 @@ _ORDER: Final = (
     "random",
     "types",
     "parts",
+    "assembly",
     "scopes",
     "constants",
     "modules of TVM",

@@ -3,7 +3,7 @@
 %value = type { i32, i32, i64 }             ; an argument: number of its type, padding, contents
 %bound = type { ptr, ptr, i64 }             ; the function, the text of its errors, the number of arguments that follow
 
-@kind = internal constant [17 x i8] c"meta.KernelError\00"
+@kernel_error = internal constant [17 x i8] c"meta.KernelError\00"
 @raised = internal constant [9 x i8] c" raised \00"
 @colon = internal constant [3 x i8] c": \00"
 @returned = internal constant [63 x i8] c" returned a value; expected that it writes its results instead\00"
@@ -150,7 +150,7 @@ failed:
   store ptr %error_kind, ptr %part2
   store ptr @colon, ptr %part3
   store ptr %message, ptr %part4
-  call void @TVMFFIErrorSetRaisedFromCStrParts(ptr @kind, ptr %parts, i32 5)
+  call void @TVMFFIErrorSetRaisedFromCStrParts(ptr @kernel_error, ptr %parts, i32 5)
   %released = call i32 @TVMFFIObjectDecRef(ptr %error)
   ret i32 -1
 
@@ -175,7 +175,7 @@ release:
 report:
   store i32 0, ptr %result
   store ptr @returned, ptr %part1
-  call void @TVMFFIErrorSetRaisedFromCStrParts(ptr @kind, ptr %parts, i32 2)
+  call void @TVMFFIErrorSetRaisedFromCStrParts(ptr @kernel_error, ptr %parts, i32 2)
   ret i32 -1
 }
 

@@ -10,16 +10,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import cache, partial
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from meta.backend.tvm import library, runtime
 from meta.errors import KernelError
 from meta.records import record
-
-_SOURCE: Final = Path(__file__).with_suffix(".ll")
-_ERROR: Final = "meta.KernelError"
-"""The kind of the errors that bound.ll sets."""
 
 
 @record
@@ -56,8 +51,8 @@ def fixed(function: Any, arguments: Sequence[Any]) -> Any:
 @cache
 def _module() -> Any:
     runtime.load()
-    runtime.ffi().register_error(_ERROR, _Raised)
-    return runtime.keep_loaded(library.assembled("bound", _SOURCE.read_text()))
+    runtime.ffi().register_error("meta.KernelError", _Raised)
+    return library.functions()
 
 
 class _Raised:

@@ -9,13 +9,18 @@ from contextlib import contextmanager, suppress
 from functools import cache
 
 from meta.backend.tvm import launcher, workspaces
+from meta.cache import default_cache
 
 
 @cache
 def prepare() -> None:
-    """Load the functions, from disk or newly assembled."""
-    launcher.prepare()
-    workspaces.prepare()
+    """Load the functions, from disk or newly assembled. Without space for their code, kernels use TVM's own."""
+    try:
+        launcher.prepare()
+        workspaces.prepare()
+    except OSError as error:
+        if (disk := default_cache()) is not None:
+            disk.report(error)
 
 
 @contextmanager

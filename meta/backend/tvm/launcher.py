@@ -15,15 +15,12 @@ import sys
 import warnings
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Final
 
 from meta.backend.tvm import library, runtime
-from meta.cache import default_cache
 from meta.locks import new_lock
 
 _SYMBOL: Final = b"__TVMBackendParallelLaunch"
-_SOURCE: Final = Path(__file__).with_suffix(".ll")
 _POOLS: Final = ("openmp", "tvm")
 _UNBOUNDED: Final = (1 << 31) - 1
 _OPENMP: Final = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
@@ -42,12 +39,7 @@ def prepare() -> None:
     if sys.platform == "win32" or find_spec("torch") is None or _pool() == "tvm":
         return
     with _lock:
-        try:
-            _launcher()
-        except OSError as error:  # there is no space for its code: loops run on TVM's threads
-            if (disk := default_cache()) is not None:
-                disk.report(error)
-            return
+        _launcher()
         if "torch._C" in sys.modules:  # without it another thread may be importing torch
             _run_on_openmp()
 
@@ -67,7 +59,7 @@ def is_shared() -> bool:
 @cache
 def _launcher() -> Any:
     """The module of the launcher. TVM's runtime gives its address to kernels from now on. The caller holds the lock."""
-    module = library.assembled("launcher", _SOURCE.read_text())
+    module = library.functions()
     runtime.register_context_symbol(_SYMBOL, module["address"]())
     return module
 

@@ -21,17 +21,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm import cpu as cpus
 from meta.backend.tvm import runtime
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.cpu import CpuTarget
 from meta.cache import DiskCache, default_cache
 from meta.errors import KernelError, MetaError, NotSupportedError
+from meta.locks import new_lock
 from meta.modes import modes, scoped
 from meta.progress import deferred
 
 _LIBRARY = ".so"
 _BITCODE = ".ll"  # TVM selects the loader by suffix; this one reads text and bitcode
+_FUNCTIONS: Final = ("bound", "launcher", *(("workspaces",) if sys.platform != "win32" else ()))  # see `functions`
 _SPACE: Final = 64 << 20  # bytes; more than any module takes
+_lock = new_lock("assembly")
 
 
 @contextlib.contextmanager
@@ -59,10 +62,7 @@ def compile_functions(functions: dict[str, Any], target: tvm.Target, *, checks: 
         return tvm.build_tir(module, target, pipeline(checks=checks))
 
 
-def assemble(text: str) -> Any:
-    """The runnable module of functions in LLVM's assembly language, for this machine's CPU.
-
-    text: without the target; the target of TVM's kernels is added. Exported names start with `__tvm_ffi_`."""
+def _assemble(text: str) -> Any:
     cpu = targets.target("cpu")
     code: str = tvm.get_global_func("target.build.llvm")(tvm.IRModule({}), cpu).inspect_source("ll")
     lines = [line for line in code.splitlines() if line.startswith("target ")]
@@ -73,15 +73,31 @@ def assemble(text: str) -> Any:
 
 
 def assembled(name: str, text: str) -> Any:
-    """As `assemble`, from disk if the module is there, and stored otherwise. name: the beginning of its key."""
+    """The module of functions in LLVM's assembly language, for this machine's CPU, from disk if it is there, and stored
+    otherwise. name: the beginning of its key. text: without the target. Exported names start with `__tvm_ffi_`."""
     disk = default_cache()
     with scoped(cpu=None, tuning=None):
         key = f"{name}_{hashlib.sha256((text + targets.identity('cpu')).encode()).hexdigest()[:32]}"
-        module = None if disk is None else load(disk, key)
-        if module is None:
-            module = assemble(text)
-            module = (disk and store(disk, key, module)) or module
-    return module
+        if disk is not None and (module := load(disk, key)) is not None:
+            return module
+        module = _assemble(text)
+        return (disk and store(disk, key, module)) or module
+
+
+def functions() -> Any:
+    """The module of this package's functions in LLVM's assembly language, which stays loaded until the process has
+    ended: one library, as each takes its time to link and to load. Windows lacks what workspaces.ll calls of C.
+    Raises OSError if there is no space for it."""
+    with _lock:
+        return _functions()
+
+
+@cache
+def _functions() -> Any:
+    lines = [line for name in _FUNCTIONS for line in Path(__file__).with_name(name + _BITCODE).read_text().split("\n")]
+    declared = dict.fromkeys(line for line in lines if line.startswith("declare "))  # LLVM refuses a second declaration
+    text = "\n".join([*declared, *(line for line in lines if line not in declared)])
+    return runtime.keep_loaded(assembled("functions", text))
 
 
 def store(cache: DiskCache, key: str, module: Any) -> Any | None:
@@ -283,7 +299,7 @@ def linker() -> tuple[str, ...] | None:
 
 
 @cache
-def _cross_linker(cpu: CpuTarget) -> tuple[str, ...] | None:
+def _cross_linker(cpu: cpus.CpuTarget) -> tuple[str, ...] | None:
     if not cpu.toolchain:
         return None
     paths = (shutil.which(name) for name in (f"{cpu.toolchain}-ld", f"{cpu.toolchain}-gcc", "ld.lld"))
@@ -291,7 +307,7 @@ def _cross_linker(cpu: CpuTarget) -> tuple[str, ...] | None:
     return (command, "-shared") if command else None
 
 
-def missing_linker(subject: str, cpu: CpuTarget | None) -> NotSupportedError:
+def missing_linker(subject: str, cpu: cpus.CpuTarget | None) -> NotSupportedError:
     """The error where there is no linker for a CPU, None for this machine's."""
     if cpu is not None and not cpu.toolchain:
         return NotSupportedError(subject, f"{cpu.triple} has no shared libraries", "a target with Linux")

@@ -1,6 +1,6 @@
 ; Memory of the buffers inside of kernels; see workspaces.py, which adds the target and reads the addresses.
 
-@kind = private constant [18 x i8] c"meta.MemoryRanOut\00"
+@memory_ran_out = private constant [18 x i8] c"meta.MemoryRanOut\00"
 @format = private constant [66 x i8] c"memory ran out: a kernel needs %llu bytes for intermediate values\00"
 
 declare ptr @TVMBackendAllocWorkspace(i32, i32, i64, i32, i32)
@@ -59,7 +59,7 @@ done:
 failed:
   %text = alloca [128 x i8]
   %length = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %text, i64 128, ptr @format, i64 %bytes)
-  call void @TVMFFIErrorSetRaisedFromCStr(ptr @kind, ptr %text)
+  call void @TVMFFIErrorSetRaisedFromCStr(ptr @memory_ran_out, ptr %text)
   ret ptr null
 }
 

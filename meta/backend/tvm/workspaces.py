@@ -9,41 +9,23 @@ the system. TVM's runtime gives a kernel the addresses of these functions when i
 from __future__ import annotations
 
 import sys
-from functools import cache
-from pathlib import Path
-from typing import Any, Final
 
 from meta.backend.tvm import library, runtime
-from meta.cache import default_cache
 from meta.errors import DeviceError
 from meta.locks import new_lock
 
-_SOURCE: Final = Path(__file__).with_suffix(".ll")
 _lock = new_lock("launcher")
 
 
 def prepare() -> None:
     """Let kernels that are loaded from now on take memory by these functions."""
-    with _lock:
-        _module()
-
-
-@cache
-def _module() -> Any:
-    """The module of the functions, which has to stay loaded; None without space for its code, and then kernels use
-    TVM's pool. The caller holds the lock."""
     if sys.platform == "win32":
-        return None
-    try:
-        module = library.assembled("workspaces", _SOURCE.read_text())
-    except OSError as error:
-        if (disk := default_cache()) is not None:
-            disk.report(error)
-        return None
-    runtime.ffi().error.register_error("meta.MemoryRanOut", _MemoryRanOut)
-    runtime.register_context_symbol(b"__TVMBackendAllocWorkspace", module["allocate"]())
-    runtime.register_context_symbol(b"__TVMBackendFreeWorkspace", module["release"]())
-    return module
+        return
+    with _lock:
+        module = library.functions()
+        runtime.ffi().error.register_error("meta.MemoryRanOut", _MemoryRanOut)
+        runtime.register_context_symbol(b"__TVMBackendAllocWorkspace", module["allocate"]())
+        runtime.register_context_symbol(b"__TVMBackendFreeWorkspace", module["release"]())
 
 
 class _MemoryRanOut:

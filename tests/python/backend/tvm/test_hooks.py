@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from meta.backend.tvm import hooks, launcher, workspaces
+from meta.cache import DiskCache
 
 
 @pytest.fixture
@@ -44,3 +50,24 @@ def test_a_failure_of_the_thread_is_raised(monkeypatch: pytest.MonkeyPatch, call
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     with pytest.raises(MemoryError), hooks.prepared_meanwhile():
         pass
+
+
+def test_kernels_run_without_space_for_the_functions(monkeypatch: pytest.MonkeyPatch, calls: list[str]) -> None:
+    def fail() -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(workspaces, "prepare", fail)
+    errors: list[OSError] = []
+
+    def report(_: DiskCache, error: OSError) -> None:
+        errors.append(error)
+
+    monkeypatch.setattr(DiskCache, "report", report)
+    hooks.prepare()
+    assert [error.errno for error in errors] == [errno.ENOSPC]
+
+
+def test_an_empty_cache_gets_one_library_of_functions(tmp_path: Path) -> None:
+    program = "import meta; meta.exp(meta.array([1.0])).numpy()"
+    subprocess.run([sys.executable, "-c", program], env={**os.environ, "META_CACHE_DIR": str(tmp_path)}, check=True)
+    assert sorted(path.name.partition("_")[0] for path in tmp_path.glob("*/*.so")) == ["exp", "functions"]
