@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +10,6 @@ from meta.backend.tvm import adapter as tvm
 from meta.locks import new_lock
 
 _lock = new_lock("operators of TVM")
-
-_op_names: set[str] = set()
-"""Names of TVM's operators."""
 
 if TYPE_CHECKING:
     from meta.backend.tvm.adapter import Call as Call
@@ -36,25 +33,18 @@ def operator(name: str, inputs: int, *, like: str = "tirx.exp", **lowerings: Low
     lowerings: its expansion by target kind, such as `llvm`, and `default` for all other kinds."""
     full = f"meta.{name}"
     with _lock:
-        # Names are listed once: a walk over TVM's thousand names takes 10 ms, and only this module adds some of meta.
-        if not _op_names:
-            _op_names.update(tvm.Op.list_op_names())
-        if full in _op_names:
+        try:
+            tvm.register_op(full, f"{full}, expanded by meta")
+        except AttributeError:  # it is registered
             return tvm.Op.get(full)
-        _op_names.add(full)
-        return _register(full, inputs, like, lowerings)
-
-
-def _register(full: str, inputs: int, like: str, lowerings: Mapping[str, Lowering]) -> Any:
-    tvm.register_op(full, f"{full}, expanded by meta")
-    op = tvm.Op.get(full)
-    op.set_num_inputs(inputs)
-    op.set_attr("TCallEffectKind", tvm.Op.get(like).get_attr("TCallEffectKind"))
-    op.set_attr("TVectorizable", True)
-    op.set_attr("TScriptPrinterName", full)
-    for kind, lower in lowerings.items():
-        op.set_attr(f"{kind}.FLowerIntrinsic", lower)
-    return op
+        op = tvm.Op.get(full)
+        op.set_num_inputs(inputs)
+        op.set_attr("TCallEffectKind", tvm.Op.get(like).get_attr("TCallEffectKind"))
+        op.set_attr("TVectorizable", True)
+        op.set_attr("TScriptPrinterName", full)
+        for kind, lower in lowerings.items():
+            op.set_attr(f"{kind}.FLowerIntrinsic", lower)
+        return op
 
 
 def bind(value: Expr, body: Callable[[Expr], Expr]) -> Expr:

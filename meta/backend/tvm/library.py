@@ -63,7 +63,7 @@ def compile_functions(functions: dict[str, Any], target: tvm.Target, *, checks: 
 
 
 def _assemble(text: str) -> Any:
-    cpu = targets.target("cpu")
+    cpu = tvm.Target({**cpus.host().llvm(), "opt-level": 0})
     code: str = tvm.get_global_func("target.build.llvm")(tvm.IRModule({}), cpu).inspect_source("ll")
     lines = [line for line in code.splitlines() if line.startswith("target ")]
     with private_folder() as folder:
