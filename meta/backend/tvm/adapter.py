@@ -67,9 +67,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "GlobalVar": "tvm.ir:GlobalVar",
         "structural_equal": "tvm_ffi:structural_equal",
         "structural_hash": "tvm_ffi:structural_hash",
-        "structural_map": "tvm_ffi:structural_map",
         "structural_mutate": "tvm_ffi:structural_mutate",
-        "structural_walk": "tvm_ffi:structural_walk",
         "assert_structural_equal": "tvm.ir:assert_structural_equal",
         "save_json": "tvm.ir:save_json",
         "load_json": "tvm.ir:load_json",
@@ -198,6 +196,9 @@ FUNCTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "make_object": "ffi.MakeObjectFromPackedArgs",
         # module -> the bytes of its imports as a tensor
         "pack_imports": "runtime.ModulePackImportsToTensor",
+        # of root, pairs of a type's number and a callback, such pairs for regions of definitions, 0 (pre) or 1 (post)
+        "map_structure": "ffi.StructuralMap",
+        "walk_structure": "ffi.StructuralWalk",
         # the steps of `relax_build` before and after the build of the kernels
         "vm_bytecode": "relax.VMCodeGen",
         "vm_functions": "relax.VMTIRCodeGen",
@@ -235,11 +236,29 @@ def unwrapped(value: Any) -> Any:
     return value
 
 
+def structural_map(root: Any, callbacks: Any) -> Any:
+    """As `tvm_ffi.structural_map`, where a search for the types takes most of the time of a small expression."""
+    return _global_function("map_structure")(root, _numbered(callbacks), (), 1)
+
+
+def structural_walk(root: Any, callbacks: Any, *, order: str = "post") -> Any:
+    """As `tvm_ffi.structural_walk`."""
+    return _global_function("walk_structure")(root, _numbered(callbacks), (), int(order == "post"))
+
+
+def _numbered(callbacks: Any) -> list[tuple[int, Any]]:
+    """Pairs of a type's number and its callback. callbacks: (type or types, callback), or a list of such."""
+    entries = [callbacks] if isinstance(callbacks, tuple) else callbacks
+    pairs = [(t, run) for types, run in entries for t in (types if isinstance(types, tuple) else (types,))]
+    return [(t.__tvm_ffi_type_info__.type_index, run) for t, run in pairs]
+
+
 def _import_module(module: str) -> Any:
     runtime.ffi()  # imports `tvm_ffi` without torch, so it must come first
     return runtime.import_module(module)
 
 
+@cache
 def _global_function(name: str) -> Any:
     """A function of the global registry, from the runtime or else from the compiler."""
     registry = runtime.load()
