@@ -134,7 +134,7 @@ def load_cuda() -> bool:
 
 def register_context_symbol(name: bytes, address: int) -> None:
     """Give the address of a function to modules that are loaded from now on and have a variable of this name for it."""
-    register = ctypes.CDLL(str(ffi().libinfo.find_libtvm_ffi())).TVMFFIEnvModRegisterContextSymbol
+    register = ffi().LIB["TVMFFIEnvModRegisterContextSymbol"]  # a search for the library takes a millisecond
     register.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
     register(name, address)
 
