@@ -27,6 +27,8 @@ KEPT: Final = "meta.kept"
 STORED: Final = 1
 BY_PANEL: Final = 2
 """The part of the copy that a panel of lanes reads is stored when the sum of the panel begins."""
+BY_TILE: Final = 3
+"""The copy is the result of the tiles, which other blocks then read in another order."""
 
 
 def lanes(dtype: str) -> int:
@@ -85,14 +87,15 @@ def rounded_up(extent: int, size: int) -> int:
 
 def tiled_sum(
     shape: Sequence[int], tile: Sequence[int], element: Callable[..., Any], block: Sequence[int] = (), *,
-    in_blocks: bool = False,
+    in_blocks: bool = False, is_reordered: bool = False,
 ) -> Any:  # fmt: skip
     """A tensor of `shape` with the sums `element(*indices)`, for indices of whole tiles.
 
     block: the cache blocks, in elements; each a multiple of the tile that divides the rounded extent.
-    in_blocks: whether long sums are added in blocks, for sums over one axis."""
+    in_blocks: whether long sums are added in blocks, for sums over one axis.
+    is_reordered: whether what reads the tensor has its elements in another order."""
     total = _total(shape, tile, element, block, parts=False, in_blocks=in_blocks)
-    return te.compute(list(shape), lambda *i: total(*i), "result")
+    return te.compute(list(shape), lambda *i: total(*i), "result", attrs={KEPT: BY_TILE} if is_reordered else None)
 
 
 def tiled_sum_of_parts(parts: int, shape: Sequence[int], tile: Sequence[int], element: Callable[..., Any]) -> Any:
