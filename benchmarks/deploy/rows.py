@@ -38,16 +38,15 @@ RUNTIME_LIMIT: Final = 60_000
 class Row:
     """A program on a machine.
 
-    errors: the largest relative error of the results up to a call, by the number of the call.  loops: whether it has
-    loops, whose values take memory in turn beside the plan's.  arena, planned: bytes for intermediate values, in C and
-    in the plan.  call: bytes of state, inputs, constants and results.  allocated: bytes that the program allocated,
-    with tables.  kernels, program, runtime: bytes of code and data."""
+    errors: the largest relative error of the results up to a call, by the number of the call.
+    arena, planned: bytes for intermediate values, in C and in the plan.  call: bytes of state, inputs, constants and
+    results.  allocated: bytes that the program allocated, with tables.
+    kernels, program, runtime: bytes of code and data."""
 
     machine: str
     network: str
     kind: str
     errors: dict[int, float]
-    loops: bool
     arena: int
     planned: int
     call: int
@@ -60,7 +59,7 @@ class Row:
     def holds(self) -> bool:
         within = all(error <= LIMITS[self.kind].get(calls, np.inf) for calls, error in self.errors.items())
         small = self.machine != "aarch64" or self.runtime <= RUNTIME_LIMIT
-        return within and small and (self.loops or self.arena == self.planned)
+        return within and small and self.arena == self.planned
 
     def __str__(self) -> str:
         errors = ", ".join(f"{error:.1e} in {calls}" for calls, error in self.errors.items())
@@ -110,8 +109,8 @@ def _machine_rows(
         kernels = sorted(folder.glob(f"{symbol}_kernels*.o"))
         program = _object(folder, machine, folder / f"{symbol}.c")
         yield Row(
-            name, network, kind, largest(errors, LIMITS[kind]), "meta_begin" in code.code, code.arena,
-            plan.intermediates, plan.call, allocated, _bytes(machine, kernels), _bytes(machine, [program]), runtime,
+            name, network, kind, largest(errors, LIMITS[kind]), code.arena, plan.intermediates,
+            plan.call, allocated, _bytes(machine, kernels), _bytes(machine, [program]), runtime,
         )  # fmt: skip
 
 

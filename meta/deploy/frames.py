@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from meta.deploy.sizes import CSizes
-from meta.deploy.tables import SlotPlace, TensorTables, aligned, tensor_bytes, unsupported
+from meta.deploy.tables import SlotPlace, TensorTables, tensor_bytes, unsupported
+from meta.vm.plan.frames import aligned
 from meta.vm.plan.kernels import PARAMETER, PLANNED, Memory, Operand, Shape, Tensor
 
 
@@ -17,7 +18,7 @@ class ArenaFrame:
     """The memory of a function.
 
     bytes: of the arena.  storages: where the storages of the plan start.  places: of other memory.
-    lines: statements in C.  dropped: slots of temporary memory, to be dropped after the step."""
+    lines: statements in C."""
 
     def __init__(self, tables: TensorTables, name: str, sizes: CSizes) -> None:
         self.tables = tables
@@ -27,7 +28,6 @@ class ArenaFrame:
         self.storages: list[int] = []
         self.places: dict[Memory, SlotPlace] = {}
         self.lines: list[str] = []
-        self.dropped: list[int] = []
 
     def place(self, tensor: Tensor) -> SlotPlace:
         memory = tensor.memory
@@ -46,15 +46,6 @@ class ArenaFrame:
         start = aligned(self.bytes)
         self.bytes = start + size
         return SlotPlace(0, start, self.name)
-
-    def scratch(self, shape: Shape, dtype: str) -> int:
-        """The view of memory that only the current step uses."""
-        place = self.reserve(shape, dtype)
-        view = self.tables.view(place, self.sizes.shape(shape), len(shape), dtype)
-        if place.slot:
-            self.lines.append(f"TRY(meta_take(p, {place.slot}, {view}));")
-            self.dropped.append(place.slot)
-        return view
 
     def view(self, operand: Operand, place: SlotPlace | None = None) -> int:
         """The number of a view. place: by default the operand's."""

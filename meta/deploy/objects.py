@@ -52,7 +52,7 @@ def kernel_objects(program: Program, *, fuse: bool = True, prefix: str = "") -> 
     if packed or source.device.kind != "cpu":
         problem = f"the program calls {', '.join(packed[:5])}" if packed else f"the program is for {source.device}"
         raise NotSupportedError("deploy", problem, "only kernels of TVM, for the CPU", "compile it with `target`")
-    planned = plan_source(source, fuse=fuse, arena=True)
+    planned = plan_source(source, fuse=fuse, frames=True)
     functions: dict[str, Any] = {
         str(name.name_hint): f for name, f in planned.module.functions.items() if isinstance(f, tvm.PrimFunc)
     }

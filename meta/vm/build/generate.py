@@ -31,14 +31,16 @@ from meta.vm.plan.fusion import sequence
 from meta.vm.plan.pipeline import Planned, plan
 
 
-def plan_source(source: Source, *, fuse: bool, lowered: Lowered | None = None, arena: bool = False) -> Planned:
+def plan_source(
+    source: Source, *, fuse: bool, lowered: Lowered | None = None, arena: bool = False, frames: bool = False
+) -> Planned:
     """The program lowered and planned. lowered: its Relax module, where it exists already.
-    arena: the caller provides the memory of a program of straight-line code."""
+    arena: the caller provides the memory of a program of straight-line code.  frames: it is a program in C."""
     progress.stage("lower operators")
     with source.compiling():
         lowered = lowered or lower(source)
         with compiling("vm"):
-            return plan(source, lowered, source.target, fuse=fuse, arena=arena)
+            return plan(source, lowered, source.target, fuse=fuse, arena=arena, frames=frames)
 
 
 def build_module(source: Source, planned: Planned, *, mode: str = "") -> Any:

@@ -78,6 +78,23 @@ def nested() -> Any:
     return meta.trace(run)
 
 
+_RECURSION = """#[version = "0.0.5"]
+def @power(%i: int32, %n: int32, %x: Tensor[(2), float32]) -> Tensor[(2), float32] {
+  if (less(%i, %n)) { @power(add(%i, 1), %n, add(%x, %x)) } else { %x }
+}
+def @main(%x: Tensor[(2), float32], %c: bool, %d: bool) -> Tensor[(2), float32] {
+  let %a = exp(%x);
+  %1 = if (%c) { %a } else if (%d) { let %t = negative(%a); multiply(%t, %x) } else { %x };
+  @power(0, 5, %1)
+}
+"""
+
+
+def recursion() -> Any:
+    """A function that calls itself last, with constants, and branches in a branch."""
+    return meta.frontend.relay.from_relay(_RECURSION)
+
+
 def products() -> Any:
     """Parallel loops and kernels with workspaces."""
     return meta.trace(lambda x, y: (meta.matmul(x, y), meta.sort(x), meta.cumsum(y, 0)))
@@ -154,5 +171,6 @@ CASES = {
         {"xs": {0: "n", 1: "b"}, "h": {0: "b"}, "y": {0: "m"}},
     ),
     "nested": Case(nested, [(normal(3, 4),)]),
+    "recursion": Case(recursion, [(normal(2), np.array(c), np.array(not c)) for c in (True, False)]),
     "products": Case(products, [(normal(130, 140), normal(140, 90))]),
 }  # fmt: skip

@@ -166,8 +166,8 @@ def convolve_dx(w: Tensor, dy: Tensor, shape: _Ints, steps: _Ints, pads: _Pads, 
 
 @record
 class _GradientAxis:
-    """A spatial axis of a gradient with windows of `window` elements, `spread` apart, `step` apart from each other, the
-    first of which begins `before` the first element."""
+    """A spatial axis of a gradient. Windows of `window` elements, `spread` apart, start every `step` elements, from
+    `before` elements before the first one."""
 
     window: int
     step: int
