@@ -257,10 +257,16 @@ size_t meta_program_memory(const meta_program *program) { return program == NULL
 /* More elements than memory has: of open sizes that a caller cannot mean. */
 #define MOST_ELEMENTS (sizeof(void *) > 4 ? INT64_C(1) << 48 : INT64_C(1) << 31)
 
+const char *const meta_dtype_names[META_DTYPES] = {"BOOL", "U8",  "U16",  "U32", "U64", "I8",  "I16",
+                                                   "I32",  "I64", "F16", "BF16", "F32", "F64", "C64"};
+
 static int check_tensor(meta_program *program, const meta_parameter *parameter, const meta_tensor *tensor) {
-  if (tensor->dtype != parameter->dtype)
-    return meta_fail(program, META_ERROR_DTYPE, "'%s' has dtype %d; expected %d", parameter->name, (int)tensor->dtype,
-                     (int)parameter->dtype);
+  if (tensor->dtype != parameter->dtype) {
+    int is_known = tensor->dtype >= 0 && tensor->dtype < META_DTYPES;
+    return meta_fail(program, META_ERROR_DTYPE, "'%s' has dtype %s; expected %s", parameter->name,
+                     is_known ? meta_dtype_names[tensor->dtype] : "unknown",
+                     meta_dtype_names[parameter->dtype]);
+  }
   if (tensor->ndim != parameter->ndim)
     return meta_fail(program, META_ERROR_SHAPE, "'%s' has %d axes; expected %d", parameter->name, (int)tensor->ndim,
                      (int)parameter->ndim);
