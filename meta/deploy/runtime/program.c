@@ -346,6 +346,9 @@ static int place_results(meta_program *program, const meta_tensor *results, int3
   return status;
 }
 
+/* Where inputs without elements are, whose data may be NULL: programs compute addresses in them. */
+static _Alignas(META_ALIGNMENT) char nothing[META_ALIGNMENT];
+
 static int prepare(meta_program *program, const meta_tensor *inputs, int count, const meta_tensor *results,
                    int result_count) {
   const meta_program_code *code = program->code;
@@ -359,7 +362,7 @@ static int prepare(meta_program *program, const meta_tensor *inputs, int count, 
   for (int32_t i = 0; i < count; ++i) {
     int status = check_tensor(program, &code->parameters[i], &inputs[i]);
     if (status) return status;
-    meta_place(program, (uint32_t)(1 + i), inputs[i].data);
+    meta_place(program, (uint32_t)(1 + i), inputs[i].data == NULL ? nothing : inputs[i].data);
   }
   for (int32_t i = expected; i < first; ++i)
     if (program->kinds[1 + i] != META_LOADED)

@@ -167,7 +167,7 @@ CASES = {
         NETWORKS["mlp"].case("inference").what, [(normal(n, 20, seed=n),) for n in (3, 1, 17)], {"x": {0: "n"}}
     ),
     "stacked": Case(
-        stacked, [(normal(5, 3, 4), normal(3, 4), normal(2, 4)), (normal(2, 6, 4), normal(6, 4), normal(1, 4))],
+        stacked, [(normal(n, b, 4), normal(b, 4), normal(m, 4)) for n, b, m in ((5, 3, 2), (2, 6, 1), (2, 0, 3))],
         {"xs": {0: "n", 1: "b"}, "h": {0: "b"}, "y": {0: "m"}},
     ),
     "nested": Case(nested, [(normal(3, 4),)]),
