@@ -12,6 +12,7 @@ from meta.errors import NotSupportedError, RegistryError
 from meta.frontend.torch.operators import derivatives, hooks, kernels
 from meta.frontend.torch.operators.autograd import autograd_kernel
 from meta.frontend.torch.operators.schemas import TorchOverload, TorchParameter, overloads
+from meta.frontend.torch.operators.strided import layout_tag
 from meta.locks import new_lock
 from meta.op import registry
 from meta.op.registry import Op, split
@@ -165,7 +166,7 @@ def _define(op: Op) -> Registered:
     signatures = overloads(op)
     for overload in signatures:
         try:
-            library.define(overload.schema(name), tags=(torch.Tag.pt2_compliant_tag,))
+            library.define(overload.schema(name), tags=(torch.Tag.pt2_compliant_tag, layout_tag(op)))
         except RuntimeError as error:
             raise RegistryError(
                 op.name, f"torch has an operator {namespace}::{name} already", "another name"

@@ -375,3 +375,28 @@ def test_a_second_process_runs_the_code_in_the_cache_of_inductor(tmp_path: Path)
     ]
     assert [run.returncode for run in runs] == [0, 0], [run.stderr[-2000:] for run in runs]
     assert runs[0].stdout == runs[1].stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "is_read"),
+    [
+        ("matmul", lambda x: (x(2, 64, 128), x(80, 128).t()), True),
+        ("matmul", lambda x: (x(128, 64).t(), x(128, 80)), True),
+        ("matmul", lambda x: (x(128, 64).t(), x(64, 80), True), True),
+        ("matmul", lambda x: (x(128, 64)[:, ::2], x(80, 32).t()), False),
+        ("dense", lambda x: (x(64, 128), x(128, 80).t(), x(80)), True),
+        ("attention_with_lse", lambda x: [x(2, 60, 3, 32).transpose(1, 2) for _ in range(3)], True),
+        ("softmax", lambda x: (x(128, 64).t(),), False),
+    ],
+)
+def test_strided_operands(name: str, args: Callable[..., Any], is_read: bool) -> None:
+    """Equal to the call of compact operands; kernels that take strides read the memory of others without a copy."""
+    generator = torch.Generator().manual_seed(0)
+    strided = args(lambda *shape: torch.randn(*shape, generator=generator))
+    compact = [x.contiguous() if isinstance(x, torch.Tensor) else x for x in strided]
+    call = getattr(ops, name)
+    torch.testing.assert_close(call(*strided), call(*compact))
+    with torch.profiler.profile() as profile:
+        call(*strided)
+    copies = sum(e.count for e in profile.key_averages() if e.key in ("aten::contiguous", "aten::clone"))
+    assert (copies == 0) is is_read
