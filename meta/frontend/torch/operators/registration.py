@@ -185,7 +185,8 @@ def _implement(library: torch.library.Library, name: str, op: Op, overload: Torc
     """Register the kernels of an overload, made at their first calls."""
     qualified = f"{library.ns}::{name}"
     if any(p.is_tensor for p in overload.parameters):
-        library.impl(name, hooks.at_first_call(lambda: kernels.cpu_kernel(op, overload)), "CPU")
+        on_cpu = hooks.at_first_call(lambda: kernels.cpu_kernel(op, overload))
+        library.impl(name, on_cpu, "CPU")
         library.impl(name, hooks.at_first_call(lambda: kernels.cuda_kernel(op, overload)), "CUDA")
         for kind in ("cpu", "cuda"):
             library.impl(name, hooks.autocast(op, overload, kind), f"Autocast{kind.upper()}")
@@ -193,7 +194,7 @@ def _implement(library: torch.library.Library, name: str, op: Op, overload: Torc
         if op.recorded_as:
             library.impl(name, hooks.recorded(op, overload, ensure), "Autograd", with_keyset=True)
         else:
-            kernel = hooks.at_first_call(lambda: autograd_kernel(op, overload, ensure))
+            kernel = hooks.at_first_call(lambda: autograd_kernel(op, overload, ensure, on_cpu))
             library.impl(name, kernel, "Autograd", with_keyset=True)
     else:
         kernel = hooks.at_first_call(lambda: kernels.cpu_kernel(op, overload))

@@ -400,3 +400,14 @@ def test_strided_operands(name: str, args: Callable[..., Any], is_read: bool) ->
         call(*strided)
     copies = sum(e.count for e in profile.key_averages() if e.key in ("aten::contiguous", "aten::clone"))
     assert (copies == 0) is is_read
+
+
+def test_gradients_of_calls_that_differ_in_attributes() -> None:
+    x = torch.randn(3, 3, requires_grad=True)
+    for axis in ([0], [1], [0, 1]):
+        for keepdims in (False, True):
+            found = gradients(lambda x, a=axis, k=keepdims: ops.sum(x, a, k), x)
+            torch.testing.assert_close(found, gradients(lambda x, a=axis, k=keepdims: x.sum(a, k), x))
+    for number in (1, 1.0, True, 0.0, -0.0):
+        found = gradients(lambda x, n=number: ops.divide(1.0, ops.multiply(x, n)) if n else ops.multiply(x, n), x)
+        torch.testing.assert_close(found, gradients(lambda x, n=number: 1 / (x * n) if n else x * n, x))
