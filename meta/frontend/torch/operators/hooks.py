@@ -10,7 +10,7 @@ import torch
 from torch._library.utils import lookup_op
 from torch.autograd import forward_ad
 
-from meta.errors import NotSupportedError
+from meta.errors import DeviceError, NotSupportedError
 from meta.frontend.torch.operators.kernels import undeclared
 from meta.frontend.torch.operators.schemas import TorchOverload
 from meta.frontend.torch.operators.sizes import Symbols, infer
@@ -41,6 +41,9 @@ def fake(op: Op, overload: TorchOverload) -> Kernel:
     def run(*args: Any) -> Any:
         symbols = Symbols()
         args = overload.complete(args)
+        kinds = dict.fromkeys(x.device.type for x in leaves_of(args) if isinstance(x, torch.Tensor))
+        if "meta" in kinds and len(kinds) > 1:  # type functions take it for the CPU
+            raise DeviceError(op.name, f"operands are on {' and '.join(kinds)}", "operands that are all on one device")
         out = infer(op, overload.types(op.name, args, symbols.type, symbols.dim), symbols)
         if isinstance(out, Value):
             raise NotSupportedError(op.name, "torch cannot call it: it returns a number", "operators of tensors")

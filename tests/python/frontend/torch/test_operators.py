@@ -16,7 +16,7 @@ from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 import meta
-from meta.errors import AxisError, GradientError, NotSupportedError, RegistryError, TypeInferenceError
+from meta.errors import AxisError, DeviceError, GradientError, NotSupportedError, RegistryError, TypeInferenceError
 from meta.frontend.torch import from_exported
 from meta.frontend.torch.operators import registration
 from meta.schema._dsl import Arg, Float, Schema, Tensor
@@ -411,3 +411,16 @@ def test_gradients_of_calls_that_differ_in_attributes() -> None:
     for number in (1, 1.0, True, 0.0, -0.0):
         found = gradients(lambda x, n=number: ops.divide(1.0, ops.multiply(x, n)) if n else ops.multiply(x, n), x)
         torch.testing.assert_close(found, gradients(lambda x, n=number: 1 / (x * n) if n else x * n, x))
+
+
+def test_operands_on_two_devices() -> None:
+    x, w = torch.ones(2, 3), torch.ones(3)
+    for args in ((x, w.to("meta")), (x.to("meta"), w)):
+        with pytest.raises(DeviceError, match=r"rms_norm.*operands are on"):
+            ops.rms_norm(*args)
+
+
+def test_errors_name_the_line_of_the_call() -> None:
+    for x in (torch.ones(2, 3), torch.ones(2, 3, requires_grad=True)):
+        with pytest.raises(TypeInferenceError, match=r"contract 3 with 2.*\(at .*test_operators\.py"):
+            ops.matmul(x, x)
