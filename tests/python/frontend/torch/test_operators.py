@@ -16,7 +16,7 @@ from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 import meta
-from meta.errors import AxisError, DeviceError, GradientError, NotSupportedError, RegistryError, TypeInferenceError
+from meta.errors import AxisError, GradientError, NotSupportedError, RegistryError, TypeInferenceError
 from meta.frontend.torch import from_exported
 from meta.frontend.torch.operators import registration
 from meta.schema._dsl import Arg, Float, Schema, Tensor
@@ -375,52 +375,3 @@ def test_a_second_process_runs_the_code_in_the_cache_of_inductor(tmp_path: Path)
     ]
     assert [run.returncode for run in runs] == [0, 0], [run.stderr[-2000:] for run in runs]
     assert runs[0].stdout == runs[1].stdout
-
-
-@pytest.mark.parametrize(
-    ("name", "args", "is_read"),
-    [
-        ("matmul", lambda x: (x(2, 64, 128), x(80, 128).t()), True),
-        ("matmul", lambda x: (x(128, 64).t(), x(128, 80)), True),
-        ("matmul", lambda x: (x(128, 64).t(), x(64, 80), True), True),
-        ("matmul", lambda x: (x(128, 64)[:, ::2], x(80, 32).t()), False),
-        ("dense", lambda x: (x(64, 128), x(128, 80).t(), x(80)), True),
-        ("attention_with_lse", lambda x: [x(2, 60, 3, 32).transpose(1, 2) for _ in range(3)], True),
-        ("softmax", lambda x: (x(128, 64).t(),), False),
-    ],
-)
-def test_strided_operands(name: str, args: Callable[..., Any], is_read: bool) -> None:
-    """Equal to the call of compact operands; kernels that take strides read the memory of others without a copy."""
-    generator = torch.Generator().manual_seed(0)
-    strided = args(lambda *shape: torch.randn(*shape, generator=generator))
-    compact = [x.contiguous() if isinstance(x, torch.Tensor) else x for x in strided]
-    call = getattr(ops, name)
-    torch.testing.assert_close(call(*strided), call(*compact))
-    with torch.profiler.profile() as profile:
-        call(*strided)
-    copies = sum(e.count for e in profile.key_averages() if e.key in ("aten::contiguous", "aten::clone"))
-    assert (copies == 0) is is_read
-
-
-def test_gradients_of_calls_that_differ_in_attributes() -> None:
-    x = torch.randn(3, 3, requires_grad=True)
-    for axis in ([0], [1], [0, 1]):
-        for keepdims in (False, True):
-            found = gradients(lambda x, a=axis, k=keepdims: ops.sum(x, a, k), x)
-            torch.testing.assert_close(found, gradients(lambda x, a=axis, k=keepdims: x.sum(a, k), x))
-    for number in (1, 1.0, True, 0.0, -0.0):
-        found = gradients(lambda x, n=number: ops.divide(1.0, ops.multiply(x, n)) if n else ops.multiply(x, n), x)
-        torch.testing.assert_close(found, gradients(lambda x, n=number: 1 / (x * n) if n else x * n, x))
-
-
-def test_operands_on_two_devices() -> None:
-    x, w = torch.ones(2, 3), torch.ones(3)
-    for args in ((x, w.to("meta")), (x.to("meta"), w)):
-        with pytest.raises(DeviceError, match=r"rms_norm.*operands are on"):
-            ops.rms_norm(*args)
-
-
-def test_errors_name_the_line_of_the_call() -> None:
-    for x in (torch.ones(2, 3), torch.ones(2, 3, requires_grad=True)):
-        with pytest.raises(TypeInferenceError, match=r"contract 3 with 2.*\(at .*test_operators\.py"):
-            ops.matmul(x, x)
