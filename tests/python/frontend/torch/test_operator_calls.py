@@ -71,3 +71,14 @@ def test_errors_name_the_line_of_the_call() -> None:
     for x in (torch.ones(2, 3), torch.ones(2, 3, requires_grad=True)):
         with pytest.raises(TypeInferenceError, match=r"contract 3 with 2.*\(at .*test_operator_calls\.py"):
             ops.matmul(x, x)
+
+
+def test_check_that_raises_is_no_reason_to_run_in_torch() -> None:
+    def wrong(call: Any) -> str | None:
+        return call.nothing
+
+    torch._dynamo.reset()
+    with meta.register_dialect("wrongcheck", plevel=30, tensors="torch") as dialect:
+        dialect.from_torch("silu", torch.nn.functional.silu, takes=("x",), accepts=wrong)
+        with pytest.raises(Exception, match=r"wrongcheck\.silu.*its check of a call raised AttributeError"):
+            torch.compile(lambda x: torch.nn.functional.silu(x) + 1, backend="meta")(torch.ones(2, 2))
