@@ -142,8 +142,9 @@ def backward(find: Find) -> Callable[..., Any]:
         else:
             symbols = call.symbols or Symbols()
             with calling_torch(symbols, find):
-                found = unwrapped(_gradients(call, needs, [TorchTensor(x, symbols) for x in saved],
-                                             {i: TorchTensor(dy, symbols) for i, dy in dys.items()}))  # fmt: skip
+                operands = _operands(call, [TorchTensor(x, symbols) for x in saved],
+                                     {i: TorchTensor(dy, symbols) for i, dy in dys.items()})  # fmt: skip
+                found = unwrapped(rule.function(needs, *operands))
         # Torch takes () for a list of tensors.
         out: list[Any] = [None if w is True or w is False else [None] * len(w) for w in wanted_of]
         for p, want, gradient in zip(rule.differentiable, wanted, found, strict=True):
@@ -154,14 +155,13 @@ def backward(find: Find) -> Callable[..., Any]:
     return run
 
 
-def _gradients(call: _Call, needs: tuple[bool, ...], saved: list[Any], dys: dict[int, Any]) -> tuple[Any, ...]:
-    """The gradients by meta's rule, on tensors of meta."""
+def _operands(call: _Call, saved: list[Any], dys: dict[int, Any]) -> tuple[Any, ...]:
+    """The operands of a call's gradient, as tensors of meta."""
 
     def filled(values: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple([saved[x.index] if type(x) is _Saved else filled(x) if type(x) is tuple else x for x in values])
 
-    operands = call.rule.operands(filled(call.args), filled(call.outs), dys, call.flows)
-    return call.rule.function(needs, *operands)
+    return call.rule.operands(filled(call.args), filled(call.outs), dys, call.flows)
 
 
 def _is_plain(tensors: tuple[Any, ...]) -> bool:
@@ -183,7 +183,8 @@ def _by_arrays(call: _Call, needs: tuple[bool, ...], saved: Any, dys: dict[int, 
     arrays = [array_of(x) if x.is_cuda or x.is_neg() else take(x) for x in inputs]
     on_gpu = any(x.is_cuda for x in inputs)
     with GradMode(False), stream_of(inputs) if on_gpu else nullcontext():
-        found = _gradients(call, needs, arrays[: len(saved)], dict(zip(dys, arrays[len(saved) :], strict=True)))
+        operands = _operands(call, arrays[: len(saved)], dict(zip(dys, arrays[len(saved) :], strict=True)))
+        found = call.rule.eager(needs, *operands)
     memories = {x.data_ptr() for x in inputs}
 
     def convert(y: Any) -> Any:
