@@ -52,7 +52,7 @@ class Native:
 def kernel(payload: Any, call: CallInfo) -> Kernel:
     """The payload as `kernel(*inputs, *outputs)` on raw tensors."""
     if isinstance(payload, Native):
-        return (None if call.layouts or call.orders else payload.build(call)) or kernel(payload.other, call)
+        return (None if call.orders else payload.build(call)) or kernel(payload.other, call)
     is_built = isinstance(payload, Specialised)
     return on_torch(payload.build(call) if is_built else bind(payload, call, "its torch implementation"), call)
 

@@ -14,7 +14,7 @@ from meta.backend.memory.allocation import ALIGNMENT
 from meta.backend.python_errors import reraise
 from meta.device import Device
 from meta.dtype import is_complex
-from meta.errors import MetaError, NotSupportedError, PositionError
+from meta.errors import DispatchError, MetaError, NotSupportedError, PositionError
 from meta.frontend.torch.dynamo.convert import Converted, convert
 from meta.frontend.torch.dynamo.layouts import (
     channel_candidates,
@@ -108,6 +108,8 @@ class _Builder:
             run = _program(self, converted, checked=checked)
         except MetaError as error:
             if isinstance(error, NotSupportedError) and error.subject == "torch.compile":
+                raise
+            if isinstance(error, DispatchError) and error.__cause__ is not None:  # a dialect's check of a call raised
                 raise
             raise NeedsSizes(f"{error.problem}") from error
         report = GraphReport(self.kind, converted.operators, converted.fallbacks, per_size=per_size)

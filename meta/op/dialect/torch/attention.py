@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from meta.ir.expr import CallInfo
 from meta.op.dialect.torch import DIALECT
 
 _blocked: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
@@ -59,10 +60,23 @@ def _heads(x: Any) -> Any:
     return x.reshape(-1, 1, *x.shape[-2:])
 
 
+def _batches(x: Any) -> Any:
+    """A view with two leading axes, which keeps the strides of batches and heads."""
+    return x if x.ndim == 4 else _heads(x)
+
+
+def _reads_strides(call: CallInfo) -> bool:
+    """Whether ATen's blocked kernels read queries, keys, values and their gradients where they are."""
+    q, _, v, *_, bias = call.args
+    is_blocked = call.device.kind == "cpu" and q.dtype in ("float32", "float64") and q.shape[-1] == v.shape[-1]
+    is_blocked = is_blocked and q.ndim == 4 and bias is None
+    return is_blocked and all(layout is None or layout.strides[-1:] == (1,) for layout in call.layouts)
+
+
 def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None, bias: Any, *, out: Any) -> None:
     y, lse = out
     if bias is None and _fits_blocks(q, v):
-        result, logarithms = _blocked(_heads(q), _heads(k), _heads(v), 0.0, causal, scale=scale)
+        result, logarithms = _blocked(_batches(q), _batches(k), _batches(v), 0.0, causal, scale=scale)
         if _is_regular(logarithms):
             y.copy_(result.view(y.shape))
             lse.copy_(logarithms.reshape(lse.shape))
@@ -88,7 +102,7 @@ def attention_dx(
 ) -> None:
     lse_rows = 32  # The number of rows of logarithms that `_efficient_dx` takes is a multiple of it.
     if bias is None and _fits_blocks(q, v) and _is_regular(lse):
-        operands = (*map(_heads, (dy, q, k, v, y)), lse.reshape(-1, 1, lse.shape[-1]))
+        operands = (*map(_batches, (dy, q, k, v, y)), lse if q.ndim == 4 else lse.reshape(-1, 1, lse.shape[-1]))
         for target, gradient in zip(out, _blocked_dx(*operands, 0.0, causal, scale=scale), strict=True):
             target.copy_(gradient.view(target.shape))
         return
@@ -109,5 +123,5 @@ def attention_dx(
         target.copy_(torch.matmul(a, b))
 
 
-DIALECT.implement("attention_with_lse", attention)
-DIALECT.implement("attention_with_lse_dx", attention_dx)
+DIALECT.implement("attention_with_lse", attention, strided=_reads_strides)
+DIALECT.implement("attention_with_lse_dx", attention_dx, strided=_reads_strides)
