@@ -68,10 +68,9 @@ class ImplementationOptions(TypedDict, total=False):
         one on uninitialised tensors while other kernels compile; it must only write its results.
     prefers_channels_last: for operators with an argument of that name: whether a call with it takes less time than
         without. None: it does not.
-    strided: whether its kernel for a call reads operands in the layouts of the call (`CallInfo.layouts`). None: it
-        reads row-major operands only.
-    ordered: whether its kernel for a call writes results with their axes in the orders of the call (`CallInfo.orders`).
-        None: it writes row-major results only.
+    strided: whether its kernel for a call reads operands in the layouts of the call (`CallInfo.layouts`). None: only
+        row-major ones.
+    ordered: the same of results with their axes in the orders of the call (`CallInfo.orders`).
     """
 
     plevel: int | None

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch._guards import TracingContext
@@ -81,10 +81,6 @@ def _is_transpose(value: object) -> bool:
     return isinstance(value, Call) and value.op_name == "transpose"
 
 
-MOST_ADDED: Final = 1 / 8
-"""Share of a tensor that saving it in place of its parts may keep alive beside them."""
-
-
 def with_parts(converted: Converted, saved: Collection[str]) -> tuple[Converted, dict[str, SavedPart]]:
     """A forward graph after the standard passes, which returns tensors in place of the saved results that are most of
     their elements, such as slices and transposes; and these results by name.
@@ -147,10 +143,11 @@ def _is_piece(part: Part) -> bool:
 
 def _fill_most(members: Sequence[tuple[int, Part]]) -> bool:
     """Whether parts, one at the start, are nearly all of a tensor."""
+    most_added = 1 / 8  # Share of a tensor that saving it in place of its parts may keep alive beside them.
     layouts = {part.layout for _, part in members}
     size = prod(members[0][1].layout.source)
     begins = any(layout.offset == 0 for layout in layouts)
-    return begins and size * (1 - MOST_ADDED) <= sum(prod(each.shape) for each in layouts) <= size
+    return begins and size * (1 - most_added) <= sum(prod(each.shape) for each in layouts) <= size
 
 
 def _step(binding: Binding) -> tuple[str, tuple[Any, ...]] | int:
