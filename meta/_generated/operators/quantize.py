@@ -41,7 +41,8 @@ _r_dequantize_linear = _s_dequantize_linear.fast
 def dequantize_linear(
     x: T, scale: T | Number | Dim, zero_point: T | Number | Dim = 0, *more: Any, **unknown: NoReturn,
 ) -> T:
-    """(x - zero_point) * scale, in the dtype of scale, float32 for a number.
+    """(x - zero_point) * scale, in the dtype of scale, float32 for a number. zero_point may be any integer of 32
+    bits.
     x: Integers of 8, 16 or 32 bits.
     scale: The value of one step, above 0: a number, or a floating tensor that broadcasts to x.
     zero_point: The integer that represents 0.0: a number in the range of the integers, or a tensor that broadcasts to

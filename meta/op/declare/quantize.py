@@ -49,8 +49,11 @@ def quantize_linear(x: TensorType, scale: rules.ScalarOrType, zero_point: rules.
 
 @declare("dequantize_linear", schema=quantize.dequantize_linear, pattern="broadcast", amp="keep")
 def dequantize_linear(x: TensorType, scale: rules.ScalarOrType, zero_point: rules.ScalarOrType) -> TensorType:
-    """(x - zero_point) * scale, in the dtype of scale, float32 for a number."""
-    _require_step(x, scale, zero_point, *_range(x.dtype))
+    """(x - zero_point) * scale, in the dtype of scale, float32 for a number.
+
+    zero_point may be any integer of 32 bits."""
+    _range(x.dtype)
+    _require_step(x, scale, zero_point, *_range("int32"))
     return x.with_dtype(scale.dtype if isinstance(scale, TensorType) else "float32")
 
 

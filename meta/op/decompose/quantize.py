@@ -27,7 +27,8 @@ def _integers(x: Any, scale: Any, zero_point: Any, low: int, high: int, width: s
 
 
 def _in(value: Any, dtype: str) -> Any:
-    return meta.cast(value, dtype) if isinstance(value, TensorLike) else value
+    tensor: Any = value if isinstance(value, TensorLike) else None
+    return value if tensor is None else meta.cast(tensor, dtype)
 
 
 @decomposition("quantize_linear")

@@ -11,14 +11,12 @@ from typing import Any
 
 import meta
 from meta._generated.methods import Tensor
-from meta.op.decompose._support import floating
 from meta.op.grad.support import fit, widen
 
 
 def _is_inside(x: Tensor, scale: Any, zero_point: Any, low: int, high: int) -> Tensor:
     """Whether the integers of x needed no limit; false for NaN."""
-    x, scale = floating(widen(x), scale)
-    q = meta.round(x / scale) + (meta.cast(zero_point, x.dtype) if isinstance(zero_point, Tensor) else zero_point)
+    q = meta.round(widen(x) / scale) + zero_point
     return meta.logical_and(meta.greater_equal(q, float(low)), meta.less_equal(q, float(high)))
 
 
@@ -34,6 +32,5 @@ def fake_quantize_dscale(
 
 
 def dequantize_linear_dscale(x: Tensor, scale: Tensor, zero_point: Any, dy: Tensor) -> Tensor:
-    width = widen(dy).dtype
-    zero = meta.cast(zero_point, width) if isinstance(zero_point, Tensor) else zero_point
-    return fit(widen(dy) * (meta.cast(x, width) - zero), scale)
+    width = widen(dy)
+    return fit(width * (meta.cast(x, width.dtype) - zero_point), scale)

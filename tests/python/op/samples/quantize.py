@@ -64,7 +64,10 @@ ERRORS = [
     ErrorCase("quantize_linear", T(3), 0.0, error=_BAD, match="scale is 0.0; expected a number above 0"),
     ErrorCase("quantize_linear", T(3), -0.5, error=_BAD, match="scale is -0.5"),
     ErrorCase("fake_quantize", T(3), float("nan"), error=_BAD, match="scale is nan"),
-    ErrorCase("dequantize_linear", _8BIT, 0.1, 256, error=_BAD, match="zero_point is 256; expected an integer from 0"),
+    ErrorCase(
+        "quantize_linear", T(3), 0.1, 256, "uint8", error=_BAD, match="zero_point is 256; expected an integer from 0"
+    ),
+    ErrorCase("dequantize_linear", _8BIT, 0.1, 2**31, error=_BAD, match="zero_point is 2147483648"),
     ErrorCase("quantize_linear", T(3), 0.1, 0.5, error=_BAD, match="zero_point is 0.5; expected an integer from -128"),
     ErrorCase("quantize_linear", T(3), T(2, 1), error=_BAD, match="a shape that broadcasts to x"),
     ErrorCase("quantize_linear", T(3), 0.1, 0, "int64", error=_BAD, match="the integers are int64"),
