@@ -17,6 +17,7 @@ from meta.errors import ArgumentError, TypeInferenceError
 from meta.functional._checks import as_dtype
 from meta.ir.expr import Constant
 from meta.ir.printer import to_array
+from meta.modes import suspended
 from meta.tracing.symbol import Symbol
 
 
@@ -29,9 +30,12 @@ def scale_problem(name: str, scale: npt.NDArray[Any]) -> str | None:
 
 def check_scale(subject: str, scale: Any) -> None:
     """Raise ArgumentError for a known scale with elements that are not positive and finite."""
-    value = scale.numpy() if isinstance(scale, NDArray) else scale
+    value = scale
     if isinstance(scale, Symbol) and isinstance(scale.atom, Constant):
         value = to_array(scale.atom.value)
+    if isinstance(scale, NDArray):
+        with suspended():  # the value that a parameter has now
+            value = scale.numpy()
     problem = scale_problem("scale", np.asarray(value)) if isinstance(value, (np.ndarray, float)) else None
     if problem is not None:
         raise ArgumentError(subject, problem, "positive finite scales", "quantise the model again")

@@ -68,10 +68,7 @@ def quantize(call: OpCall) -> Any:
 
 def _quantized(x: Any, scale: Any, zero: Any, dtype: str) -> Any:
     y = rounded(meta.divide(x, _scalar_or_tensor(scale, "float32")))
-    if _may_shift(zero):
-        y = meta.add(y, _scalar_or_tensor(zero, "float32"))
-    low, high = float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)
-    return meta.cast(meta.clip(y, low, high), dtype)
+    return meta.quantize_linear(y, 1.0, _scalar_or_tensor(zero, "int32"), dtype)
 
 
 @converter("qnn.dequantize")
