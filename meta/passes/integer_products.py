@@ -65,9 +65,10 @@ def _known(scope: Scope, value: Any) -> Any:
         return np.asarray(value)
     if isinstance(value, Constant):
         return np.asarray(to_array(value.value))
-    call: Any = plain_call(scope.definition(value), *_VIEWS)
-    source: Any = None if call is None or not call.type.is_static else _known(scope, call.args[0])
-    return None if source is None else np.reshape(source, call.type.shape)
+    call = plain_call(scope.definition(value), *_VIEWS)
+    kind: Any = None if call is None else call.type
+    source: Any = None if call is None or not kind.is_static else _known(scope, call.args[0])
+    return None if source is None else np.reshape(source, kind.shape)
 
 
 def _weights(scope: Scope, w: _Quantized) -> npt.NDArray[Any] | None:
@@ -134,9 +135,11 @@ def _product(scope: Scope, call: Call, order: tuple[int, ...], columns_at: int) 
         y = emit(scope, "conv2d_int8", integers, packed, len(columns), zero, *call.args[2:5])
     else:
         y = emit(scope, "dense_int8", integers, packed, len(columns))
-    sums: Any = np.sum(columns, tuple(range(1, columns.ndim)), dtype=np.int64) * -zero
+    sums: npt.NDArray[Any] = np.asarray(
+        np.sum(columns, tuple(range(1, columns.ndim)), dtype=np.int64) * -zero, np.int32
+    )
     if sums.any():
-        y = emit(scope, "add", y, _constant(sums.astype(np.int32).reshape(row), kind))
+        y = emit(scope, "add", y, _constant(np.reshape(sums, row), kind))
     if left.scale is None:
         return y
     return emit(

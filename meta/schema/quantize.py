@@ -1,7 +1,8 @@
 """Schemas of quantised numbers: an integer q represents (q - zero point) * scale.
 
 Scales and zero points are numbers, or tensors that broadcast to x: of shape () for all elements, or (channels, 1, 1, 1)
-for each output channel of a convolution's weights.
+for each output channel of a convolution's weights. Symmetric steps, as of weights, have the zero point 0; asymmetric
+steps use the whole range of the integers for inputs that are mostly positive.
 """
 
 from meta.schema._dsl import Arg, DType, Int, Scalar, Schema, Tensor

@@ -32,8 +32,7 @@ from meta.vm.lower.recompute import TAKERS, recomputed
 _OP_PATTERN = {"opaque": 8, "softmax": 8}
 """Relax's numbers for patterns that its own analysis of loops must not decide."""
 ELEMENTWISE: Final = "meta.elementwise"
-"""The attribute of kernels that fuse with the product before them. Relax's analysis takes them for operators that
-broadcast where an axis has the size 1, such as a batch, and analyses again what has its number for them, 0."""
+"""Of kernels that fuse with the product before them, which Relax takes for broadcasts where an axis has the size 1."""
 _REDUCTION: Final = 3
 """Relax's number for reductions that fuse with the elementwise operators before them, which have more elements than
 those after. On the CPU only reductions of such operators have it; kernels of others can fuse with those after."""
@@ -369,11 +368,10 @@ def prim_func(kernel_spec: KernelSpec, is_fed: bool) -> Any:
         results = kernel_spec.compute(*call.arguments, **call.options)
     func = call.function(results).function.without_attr("global_symbol")
     takes_sizes = any(isinstance(arg, SizeSpec) for arg in kernel_spec.args)
-    own = _REDUCTION if is_fed else _OP_PATTERN.get(kernel_spec.pattern)
-    pattern = _OP_PATTERN["opaque"] if takes_sizes else own
-    if pattern is None and _is_elementwise(kernel_spec):
-        return func.with_attr(ELEMENTWISE, True)
-    return func if pattern is None else func.with_attr("op_pattern", pattern)
+    pattern = _OP_PATTERN["opaque"] if takes_sizes else _REDUCTION if is_fed else _OP_PATTERN.get(kernel_spec.pattern)
+    if pattern is None:
+        return func.with_attr(ELEMENTWISE, True) if _is_elementwise(kernel_spec) else func
+    return func.with_attr("op_pattern", pattern)
 
 
 def _is_elementwise(kernel_spec: KernelSpec) -> bool:
