@@ -70,6 +70,8 @@ class ImplementationOptions(TypedDict, total=False):
         without. None: it does not.
     strided: whether its kernel for a call reads operands in the layouts of the call (`CallInfo.layouts`). None: it
         reads row-major operands only.
+    ordered: whether its kernel for a call writes results with their axes in the orders of the call (`CallInfo.orders`).
+        None: it writes row-major results only.
     """
 
     plevel: int | None
@@ -79,6 +81,7 @@ class ImplementationOptions(TypedDict, total=False):
     slow_start: bool
     prefers_channels_last: Callable[[CallInfo], bool] | None
     strided: Callable[[CallInfo], bool] | None
+    ordered: Callable[[CallInfo], bool] | None
 
 
 @record(eq=False)

@@ -258,7 +258,7 @@ class Lowering:
             for i, arg in enumerate(call.args)
             for leaf in ((arg,) if i in sizes else _tensors((arg,)))
         ]
-        outs = [scope.types.type(t) for t in choice.info.outputs()]
+        outs = [scope.types.type(t) for t in choice.info.destinations()]
         args = tvm.RelaxTuple(operands)
         if choice.compiled:
             kernel = self.tir(choice, sizes, not self.feeding.isdisjoint(_tensors(call.args)))

@@ -47,6 +47,7 @@ def test_report_has_a_line_per_pass():
         "fuse_concatenations",
         "separate_biases",
         "split_joins",
+        "widen_sums",
         "align_products",
         "channels_last",
         "cse",

@@ -362,7 +362,7 @@ def test_attention_reads_strides(
     strided = replace(call("attention_with_lse", half, half, half), layouts=layouts)
     assert family.reads_strides(strided) is (strides is not None)
     if strides is not None:
-        assert family.problem(strided).strides[:3] == strides
+        assert dict(family.problem(strided).strides) == {i: s for i, s in enumerate(strides, 1) if s is not None}
 
 
 def test_attention_of_rank_3_reads_strides(families: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,10 +374,34 @@ def test_attention_of_rank_3_reads_strides(families: Any, monkeypatch: pytest.Mo
     gradient = call("attention_with_lse_dx", half, half, half, half, lse, half)
     strided = replace(gradient, layouts=(rows, None, None, None, None, rows))
     assert family.reads_strides(strided)
-    assert family.problem(strided).strides == ((512, 512, 32, 1), None, None, None, None, (512, 512, 32, 1))
+    assert family.problem(strided).strides == ((family.Q, (512, 512, 32, 1)), (family.DY, (512, 512, 32, 1)))
     assert not family.reads_strides(
         replace(gradient, layouts=(rows, *(None,) * 3, StridedLayout((16, 8), (8, 16), (1, 8)), None))
     )
+
+
+def test_attention_writes_orders(families: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heads behind the length, as the product that follows reads them; features stay last."""
+    family = families.attention
+    monkeypatch.setattr(family, "without_plan", lambda call: None)
+    half, lse, heads_last = t(2, 4, 16, 8, dtype="bfloat16"), t(2, 4, 16), (0, 2, 1, 3)
+    forward = replace(call("attention_with_lse", half, half, half), orders=(heads_last, None))
+    assert family.writes_orders(forward)
+    assert family.problem(forward).strides == ((family.Y, (512, 8, 32, 1)),)
+    assert not family.writes_orders(replace(forward, orders=((0, 1, 3, 2), None)))
+    assert not family.writes_orders(replace(forward, orders=(None, (0, 2, 1))))
+    gradient = replace(
+        call("attention_with_lse_dx", half, half, half, half, lse, half), orders=(None, heads_last, None)
+    )
+    assert family.problem(gradient).strides == ((family.DK, (512, 8, 32, 1)),)
+
+
+def test_attention_with_a_bias(families: Any) -> None:
+    """A bias follows the other operands, and is broadcast by cuDNN."""
+    family, half, bias = families.attention, t(2, 4, 16, 8, dtype="bfloat16"), t(16, 16, dtype="bfloat16")
+    biased = call("attention_with_lse", half, half, half, bias=bias)
+    assert family.problem(biased).bias == (1, 1, 16, 16)
+    assert family._numbers(biased) == (family.Q, family.K, family.V, family.BIAS)
 
 
 def test_convolutions_by_their_tensors(families: Any) -> None:
