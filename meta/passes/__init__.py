@@ -16,6 +16,7 @@ from meta.passes.fold_const import fold_const
 from meta.passes.fuse_concatenations import fuse_concatenations
 from meta.passes.fuse_epilogues import fuse_epilogues, separate_biases
 from meta.passes.inline_calls import inline_calls
+from meta.passes.integer_products import integer_products
 from meta.passes.join_gradients import join_gradients
 from meta.passes.join_updates import join_updates
 from meta.passes.lift_views import lift_views
@@ -29,9 +30,9 @@ from meta.passes.standard import standard
 __all__ = [
     "Pass", "PassContext", "Pipeline", "align_products", "auto_cast", "auto_diff", "bisect", "channels_last",
     "composites", "cse", "dce", "drop_stop_gradient", "expand_losses", "expand_norms", "expand_quantized",
-    "fold_batch_norm", "fold_const", "fuse_concatenations", "fuse_epilogues", "inline_calls", "join_gradients",
-    "join_updates", "lift_views", "narrow_gathers", "place", "separate_biases", "simplify", "split_joins",
-    "standard", "widen_sums",
+    "fold_batch_norm", "fold_const", "fuse_concatenations", "fuse_epilogues", "inline_calls", "integer_products",
+    "join_gradients", "join_updates", "lift_views", "narrow_gathers", "place", "separate_biases", "simplify",
+    "split_joins", "standard", "widen_sums",
 ]  # fmt: skip
 
 

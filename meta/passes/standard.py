@@ -23,6 +23,7 @@ from meta.passes.fold_const import fold_const
 from meta.passes.fuse_concatenations import fuse_concatenations
 from meta.passes.fuse_epilogues import fuse_epilogues, separate_biases
 from meta.passes.inline_calls import inline_calls
+from meta.passes.integer_products import integer_products
 from meta.passes.join_gradients import join_gradients
 from meta.passes.join_updates import join_updates
 from meta.passes.lift_views import lift_views
@@ -34,12 +35,12 @@ from meta.passes.split_joins import split_joins
 
 
 def standard() -> Pipeline:
-    """inline_calls, outline_loops, drop_stop_gradient, simplify, fold_batch_norm, fold_const, expand_quantized,
-    align_products, expand_losses, channels_last, expand_norms, cse, simplify, narrow_gathers, widen_sums,
-    fuse_epilogues, lift_views, join_gradients, join_updates, fuse_concatenations, separate_biases, split_joins, dce,
-    for a program whose gradients are taken: results stay the same up to rounding."""
+    """inline_calls, outline_loops, drop_stop_gradient, simplify, integer_products, fold_batch_norm, fold_const,
+    expand_quantized, align_products, expand_losses, channels_last, expand_norms, cse, simplify, narrow_gathers,
+    widen_sums, fuse_epilogues, lift_views, join_gradients, join_updates, fuse_concatenations, separate_biases,
+    split_joins, dce, for a program whose gradients are taken: results stay the same up to rounding."""
     prepared = (inline_calls, outline_loops, drop_stop_gradient, simplify)
-    opened = (fold_batch_norm, fold_const, expand_quantized)
+    opened = (integer_products, fold_batch_norm, fold_const, expand_quantized)
     expanded = (align_products, expand_losses, channels_last, expand_norms)
     fused = (
         narrow_gathers,

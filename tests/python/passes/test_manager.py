@@ -37,6 +37,7 @@ def test_report_has_a_line_per_pass():
         "expand_losses",
         "expand_norms",
         "expand_quantized",
+        "integer_products",
         "fold_batch_norm",
         "fuse_epilogues",
         "lift_views",
