@@ -13,13 +13,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from meta import _moved as _moved
-
 # Imported now: importing the module `meta.device` later would replace the function of the same name.
 from meta.device import Device as Device
 from meta.device import device as device
 from meta.lazy import missing as _missing
 from meta.lazy import module_exists as _module_exists
+from meta.progress import without_collection as _without_collection
 
 __version__ = "0.1.0"
 
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from meta import optim as optim
     from meta import passes as passes
     from meta import profiler as profiler
+    from meta import quantize as quantize
     from meta import random as random
     from meta import special as special
     from meta import testing as testing
@@ -142,8 +142,8 @@ _HOMES: dict[str, str] = {
 }
 _MODULES = frozenset(
     {"amp", "array_api", "autograd", "data", "deploy", "distributed", "errors", "fft", "frontend", "inspect",
-     "interpreter", "ir", "linalg", "model", "models", "nn", "op", "ops", "optim", "passes", "profiler", "random",
-     "special", "testing", "vm"}
+     "interpreter", "ir", "linalg", "model", "models", "nn", "op", "ops", "optim", "passes", "profiler", "quantize",
+     "random", "special", "testing", "vm"}
 )  # fmt: skip
 
 _ROOMS: dict[str, str] = {"kernels": "meta.op.user.kernels", "torch": "meta.frontend.torch.operators"}
@@ -152,9 +152,7 @@ _ROOMS: dict[str, str] = {"kernels": "meta.op.user.kernels", "torch": "meta.fron
 
 def _import(name: str) -> Any:
     """The value of a public name. Raises AttributeError with near names for others."""
-    from meta.progress import without_collection  # whose modules `import meta` does without
-
-    with without_collection():
+    with _without_collection(lasting=True):
         if name in _MODULES:
             return import_module(f"meta.{name}")
         if name in _ROOMS:

@@ -6,19 +6,18 @@ import re
 from functools import cache
 from typing import NoReturn
 
-from meta.records import record
-
 KINDS: tuple[str, ...] = ("cpu", "cuda")
 _NAME = re.compile(rf"({'|'.join(KINDS)})(?::(\d{{1,9}})|\((\d{{1,9}})\))?")
 
 
-@record(eq=False)
 class Device:
     """A device kind ("cpu", "cuda") and an index. Compare with `is`: devices are interned by `device()`. A device also
     equals its names."""
 
-    kind: str
-    index: int = 0
+    __slots__ = ("index", "kind")
+
+    def __init__(self, kind: str, index: int = 0) -> None:
+        self.kind, self.index = kind, index
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, str) and bool(_NAME.fullmatch(other)) and _parse(other) is self)

@@ -1,4 +1,5 @@
-"""Names of a package that are imported at their first use, so that `import meta` takes milliseconds.
+"""Imports: names of a package that are imported at their first use, so that `import meta` takes milliseconds, and
+modules by paths of former releases and of other libraries.
 
     if TYPE_CHECKING:
         from meta.vm.executor import compile as compile
@@ -11,12 +12,19 @@ Type checkers read the first branch: they know every name, and report names that
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from importlib.machinery import PathFinder
-from typing import Any
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
 
 from meta.progress import without_collection
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader
+else:
+    Loader = object  # importlib.abc would cost 4 ms to import
 
 Names = tuple[Callable[[str], Any], Callable[[], list[str]]]
 """The `__getattr__` and the `__dir__` of a package."""
@@ -32,7 +40,7 @@ def exports(package: str, homes: Mapping[str, Sequence[str]], adapt: Callable[[A
         home = home_of.get(name)
         if home is None:
             return missing(package, name)
-        with without_collection():
+        with without_collection(lasting=True):
             value = import_module(f"{package}.{name}") if home == package else getattr(import_module(home), name)
         if adapt is not None and home.startswith("meta.functional"):
             value = adapt(value)
@@ -76,6 +84,35 @@ def module_exists(package: str, name: str) -> bool:
     return PathFinder.find_spec(f"{package}.{name}", list(sys.modules[package].__path__)) is not None
 
 
+# --- other paths of modules -------------------------------------------------------------------------------------------
+
+MOVED: Final = {
+    "meta.definition": "meta.op.user.definition",
+    "meta.ir.module": "meta.ir.builder",
+    "meta.op.namespaces": "meta.op.user.namespaces",
+    "meta.op.registration": "meta.op.user.dialects",
+}
+"""Former path -> path of a module. A former path stays for one release, in which its first import gives a
+DeprecationWarning with the new path."""
+
+
+class _MovedModules(Loader):
+    """Finds and loads modules by their former paths."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if fullname in MOVED else None
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Python creates a module, which `exec_module` replaces."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__
+        warnings.warn(f"{name} is now {MOVED[name]}", DeprecationWarning, stacklevel=2)
+        sys.modules[name] = import_module(MOVED[name])  # the import system returns what it finds there
+
+
 class _OtherModules:
     """Finds no module, as the last finder: an import such as `import meta.nn.functional as F`, of a module that only
     another library has, says where its names are."""
@@ -87,4 +124,5 @@ class _OtherModules:
             refuse_module(name)
 
 
+sys.meta_path.insert(0, _MovedModules())  # a folder that Git left behind would be found as an empty package
 sys.meta_path.append(_OtherModules())

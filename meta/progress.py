@@ -238,15 +238,21 @@ def _raise_waiting(handler: Callable[[int, Any], Any]) -> None:
 
 
 @contextmanager
-def without_collection() -> Generator[None, None, None]:
+def without_collection(*, lasting: bool = False) -> Generator[None, None, None]:
     """No search for cycles during the block, unless the program asks for one.
 
     Python's search visits all living objects, again and again while a program is built from many small ones: a fifth of
-    the processor time in which BERT-base's training step is traced, transformed and looked up on disk."""
+    the processor time in which BERT-base's training step is traced, transformed and looked up on disk.
+
+    lasting: for imports, whose objects live as long as the process: the search of young objects that follows would
+    visit them, for several milliseconds of a first call."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_enabled:
+            if lasting and not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()  # all objects are now in the oldest generation, and none was visited
             gc.enable()

@@ -7,7 +7,7 @@ A package names a function, or a module, in its metadata:
     mine = "my_package.dialect:register"
 
 `load` imports it, and calls it if it is callable, once in a process and only when something is looked up that a plugin
-could have added. Looking up the entry points of all installed packages costs 2 to 4 ms. Errors inside of such a package
+could have added. Reading the entry points of all installed packages costs 1 ms. Errors inside of such a package
 are located at the line that called it, as those inside of meta are.
 """
 
@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import sys
 import warnings
-from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.machinery import PathFinder
+from importlib.metadata import EntryPoint, distributions, entry_points
 from importlib.util import find_spec
-from pkgutil import iter_modules
 from typing import Final
 
 from meta.errors import add_operator_module
@@ -70,6 +69,9 @@ def load(group: str) -> tuple[Plugin, ...]:
 
 def points(group: str) -> list[EntryPoint]:
     """The entry points of a group, by package and name."""
+    # Without a package that names the group, none are parsed: that takes longer than to read them.
+    if not any(group in (each.read_text("entry_points.txt") or "") for each in distributions()):
+        return []
     return sorted(entry_points(group=group), key=lambda point: (_package(point), point.name))
 
 
@@ -112,6 +114,9 @@ def root(module: str) -> str:
 BUILT_IN: Final[tuple[str, ...]] = ("cudnn", "torch", "triton", "tvm", "reference")
 """Dialects of this package: packages under meta/op/dialect, each with a `DIALECT` and one module per family."""
 
+DERIVING: Final = ("tvm", "reference")
+"""Dialects that also have implementations for operators of families without a module (`Dialect.derived`)."""
+
 _families: set[tuple[str, str]] = set()
 """(dialect, family) that need no import any more."""
 _families_lock = new_lock("dialects")
@@ -119,24 +124,19 @@ _families_lock = new_lock("dialects")
 
 def load_family(dialect: str, family: str) -> None:
     """Import the module of a dialect for a family of operators, if it exists and this machine can use the dialect, and
-    let the dialect register what the module left out."""
+    let the dialect register what the module left out. A dialect with neither is not imported."""
     if (dialect, family) in _families:
         return
-    with _families_lock, without_collection():
+    with _families_lock, without_collection(lasting=True):
         package = f"meta.op.dialect.{dialect}"
-        if family in _families_of(package) and import_module(package).DIALECT.unavailable() is None:
-            import_module(f"{package}.{family}")
-        if find_spec(package) is not None:
-            import_module(package).DIALECT.complete(family)
+        spec = find_spec(package)
+        if spec is not None:  # the dialect is part of this installation
+            has_module = PathFinder.find_spec(f"{package}.{family}", spec.submodule_search_locations) is not None
+            if has_module and import_module(package).DIALECT.unavailable() is None:
+                import_module(f"{package}.{family}")
+            if dialect in DERIVING:
+                import_module(package).DIALECT.complete(family)
         _families.add((dialect, family))
-
-
-@cache
-def _families_of(package: str) -> frozenset[str]:
-    """The families for which a dialect has a module; none for one that is not part of this installation."""
-    if find_spec(package) is None:
-        return frozenset()
-    return frozenset(module.name for module in iter_modules(import_module(package).__path__))
 
 
 def load_family_before_change(dialect: str, family: str) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from itertools import takewhile
 from keyword import iskeyword
 from typing import Any, Final, Literal
@@ -71,15 +70,9 @@ class ArgType:
 
 def Optional(arg_type: ArgType) -> ArgType:
     """`arg_type`, or None."""
-    inner = arg_type.normalize
-    return replace(
-        arg_type,
-        name=f"{arg_type.name}?",
-        annotation=f"{arg_type.annotation} | None",
-        allowed=f"{arg_type.allowed}, or None",
-        normalize=lambda value: None if value is None else inner(value),  # pyright: ignore[reportUnknownLambdaType]
-        optional=True,
-    )
+    inner, allowed = arg_type.normalize, f"{arg_type.allowed}, or None"
+    return ArgType(f"{arg_type.name}?", f"{arg_type.annotation} | None", arg_type.role, allowed,
+                   lambda value: None if value is None else inner(value), optional=True, key=arg_type.key)  # fmt: skip
 
 
 def Choice(*options: str) -> ArgType:
@@ -244,7 +237,7 @@ def _device(value: Any) -> DeviceObject:
 
 Tensor = ArgType("Tensor", "Tensor", "tensor", "a tensor", _tensor)
 OptionalTensor = Optional(Tensor)
-Key = replace(Tensor, normalize=_key)
+Key = ArgType("Tensor", "Tensor", "tensor", "a tensor", _key)
 TensorList = ArgType("TensorList", "Sequence[Tensor]", "tensors", "a list or tuple of tensors", _tensors)
 Scalar = ArgType("Scalar", "Tensor | Number | Dim", "scalar", "a tensor or a number", _scalar, key="class")
 OptionalScalar = Optional(Scalar)

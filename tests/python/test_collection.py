@@ -42,6 +42,28 @@ def test_a_program_that_switched_it_off_keeps_it_off() -> None:
         gc.enable()
 
 
+def test_lasting_objects_are_not_young_afterwards() -> None:
+    frozen_by_others = gc.get_freeze_count()
+    gc.unfreeze()
+    try:
+        with without_collection(lasting=True):
+            kept = [[i] for i in range(3)]
+        young = {id(each) for each in gc.get_objects(generation=0)}
+        assert young.isdisjoint(map(id, kept))
+        assert gc.get_freeze_count() == 0
+    finally:
+        if frozen_by_others:
+            gc.freeze()
+
+
+def test_objects_that_the_program_froze_stay_frozen() -> None:
+    gc.freeze()
+    frozen = gc.get_freeze_count()
+    with without_collection(lasting=True):
+        pass
+    assert gc.get_freeze_count() == frozen > 0
+
+
 def test_compilations_are_without_it() -> None:
     states: list[bool] = []
 

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from meta._moved import PATHS
+from meta.lazy import MOVED
 
 LISTED = [line.partition(":")[::2] for line in Path(__file__).with_name("public_paths.txt").read_text().splitlines()]
 
@@ -19,12 +19,12 @@ def test_public_path(path: str, names: str) -> None:
     assert [name for name in names.split() if not hasattr(module, name)] == []
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", MOVED)
 def test_former_path_warns(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, path, raising=False)
-    with pytest.warns(DeprecationWarning, match=rf"^{path} is now {PATHS[path]}$"):
+    with pytest.warns(DeprecationWarning, match=rf"^{path} is now {MOVED[path]}$"):
         module = import_module(path)
-    assert module is import_module(PATHS[path])
+    assert module is import_module(MOVED[path])
 
 
 def test_unknown_path_is_refused() -> None:

@@ -41,8 +41,8 @@ class TEImplementation:
         None if the compute needs every value.
     most_joined: tensors in the list that is the first argument, at most: longer lists are joined in several calls
         (`meta.op.joins`, and the pass `split_joins`). 0: any number.
-    source: the files of this package that the compute is in, whose contents the keys of its kernels hash. "" for
-        other computes, whose kernels are identified by their unscheduled functions.
+    source: the files or folders of this package that the compute is in, whose contents the keys of its kernels hash. ""
+        for other computes, whose kernels are identified by their unscheduled functions.
     """
 
     compute: Compute
@@ -74,11 +74,12 @@ class RuntimeFunction:
 @cache
 def source_key(source: str) -> str:
     """A hash of files of computes, separated as in PATH, and of their packages' `__init__.py`, which register them; ""
-    if a file does not exist.
+    if a file does not exist. A folder stands for its files.
 
     It excludes the sources of lowering, which belong to the identity of the device kind (`target.identity`)."""
-    paths = list(map(Path, source.split(pathsep)))
-    if not all(path.is_file() for path in paths):
+    given = map(Path, filter(None, source.split(pathsep)))
+    paths = [path for each in given for path in (sorted(each.glob("*.py")) if each.is_dir() else (each,))]
+    if not paths or not all(path.is_file() for path in paths):
         return ""
     registrars = {path.with_name("__init__.py") for path in paths}
     sources = [path.read_bytes() for path in (*sorted(registrars), *paths) if path.is_file()]

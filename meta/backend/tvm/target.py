@@ -20,6 +20,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version
+from os import listdir
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -112,7 +113,8 @@ def _identity(kind: str, cpu: CpuTarget | None) -> str:
     parts = [tvm_version(), processor, "" if kind == "cpu" else _describe_gpu()]
     digest = hashlib.sha256("\0".join(parts).encode())
     for path in lowering_sources(kind):
-        digest.update(path.read_bytes())
+        with open(path, "rb", buffering=0) as file:
+            digest.update(file.read())
     return digest.hexdigest()
 
 
@@ -133,8 +135,8 @@ def tvm_version() -> str:
 def lowering_sources(kind: str) -> list[Path]:
     """The sources of meta that decide the compiled code for a device kind."""
     package = Path(__file__).parents[2]
-    folders = _CPU_FOLDERS if kind == "cpu" else _CUDA_FOLDERS
-    sources = [path for folder in folders for path in sorted((package / folder).glob("*.py"))]
+    folders = [package / folder for folder in (_CPU_FOLDERS if kind == "cpu" else _CUDA_FOLDERS)]
+    sources = [folder / name for folder in folders for name in sorted(listdir(folder)) if name.endswith(".py")]
     return [*sources, package / "_generated" / "limits.py"]
 
 

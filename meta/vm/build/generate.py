@@ -213,7 +213,7 @@ def run_first_calls(source: Source) -> None:
     slow = [c for c in slow if _takes_any_values(c)]
     for info, implementation in ((c.info, c.implementation) for c in slow):
         with suppress(Exception):
-            tensors = [allocation.allocator(t)() for t in (*info.sources(), *info.outputs())]
+            tensors = [allocation.allocator(t)() for t in (*info.sources(), *info.destinations())]
             implementation.dialect.kernel(implementation, info)(*tensors)
     if slow:
         memory_pool.empty_cache(source.device)  # the program's tensors have other sizes

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from meta.op.dispatch import dialect
+from meta.op.plugins import BUILT_IN, DERIVING
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -86,3 +89,16 @@ def test_a_plugin_may_look_up_what_plugins_add(tmp_path: Path) -> None:
 def test_groups_are_separate(tmp_path: Path) -> None:
     install(tmp_path, "operators", "print('loaded')", {"mine": "operators"}, group="meta.operators")
     assert run(tmp_path, LOAD).stdout == ""
+
+
+def test_every_dialect_that_derives_implementations_is_listed() -> None:
+    assert tuple(name for name in BUILT_IN if dialect(name).derived is not None) == DERIVING
+
+
+def test_a_first_call_imports_only_dialects_with_its_family(tmp_path: Path) -> None:
+    code = """
+import sys, meta
+meta.softmax(meta.array([[1.0, 2.0]]))
+print({name for name in ("torch", "triton") if f"meta.op.dialect.{name}" in sys.modules})
+"""
+    assert run(tmp_path, code).stdout == "set()\n"

@@ -14,6 +14,7 @@ from meta._generated import limits
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.target import choose
+from meta.backend.tvm.te.dots import dot
 from meta.backend.tvm.te.elementwise import narrow, widen
 from meta.backend.tvm.te.tiles import (
     cache_block,
@@ -50,13 +51,13 @@ def _counts(sizes: Sequence[int], pads: _Pads, window: Sequence[int], spreads: _
 
 def _padded(
     x: Tensor, counts: Sequence[int], tile: Sequence[int], steps: _Ints, pads: _Pads, window: Sequence[int],
-    spreads: _Ints, width: int = 1,
+    spreads: _Ints, width: int = 1, fill: int = 0,
 ) -> Any:  # fmt: skip
     """x with what whole tiles of windows, and of `width` channels, read."""
     of_axes = zip(counts, tile, steps, window, spreads, strict=True)
     padded_sizes = [(rounded_up(n, size) - 1) * t + _reach(k, s) for n, size, t, k, s in of_axes]
     channels = rounded_up(_sizes(x)[-1], width)
-    return padded_images(x, [before for before, _ in pads], padded_sizes, channels)
+    return padded_images(x, [before for before, _ in pads], padded_sizes, channels, fill)
 
 
 def correlate(
@@ -80,6 +81,29 @@ def correlate(
     y = tiled_sum((batch, *counts, outs), (1, *tile, width), element, (images, rows, 0, 0), in_blocks=True,
                   is_reordered=is_reordered)  # fmt: skip
     return narrow(y, str(x.dtype))
+
+
+def correlate_bytes(x: Tensor, packed: Tensor, outs: int, fill: int, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:
+    """Correlate bytes with packed kernels, (panels, *window, quads of channels, lanes, 4), in 32 bits; x has `fill`
+    around it."""
+    _, *window, quads, width, _ = _sizes(packed)
+    batch, *sizes, _ = _sizes(x)
+    counts = _counts(sizes, pads, window, spreads, steps)
+    rows = most_rows(max(2 * width // lanes("int32"), 1))
+    tile = choose_tile(counts[0], counts[1], prod(window) * quads * 4 * width, rows)
+    data = _padded(x, counts, tile, steps, pads, window, spreads, 4, fill)
+    taps, c = [te.reduce_axis((0, k), f"r{i}") for i, k in enumerate(window)], te.reduce_axis((0, quads), "c")
+
+    def element(n: Expr, *i: Expr) -> Any:
+        *place, o = i
+        position = [a * t + r * s for a, t, r, s in zip(place, steps, taps, spreads, strict=True)]
+        left = [data(n, *position, c * 4 + byte) for byte in range(4)]
+        right = [packed(o // width, *taps, c, o % width, byte) for byte in range(4)]
+        return te.sum(dot(left, right), [*taps, c])
+
+    row_bytes = sizes[1] * quads * 4 * steps[0]
+    images, lines = cache_block(batch, counts[0], tile[0], counts[0] * row_bytes)
+    return tiled_sum((batch, *counts, outs), (1, *tile, width), element, (images, lines, 0, 0), dots=True)
 
 
 def _rows_of(packed: Tensor) -> int:

@@ -10,6 +10,7 @@ from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te import convolve as tiled
 from meta.backend.tvm.te.elementwise import accumulation_dtype, narrow, widen
+from meta.backend.tvm.te.tiles import refuse_bytes
 from meta.ir.expr import CallInfo
 from meta.op import windows
 from meta.op.dialect.tvm import Registrar
@@ -250,6 +251,15 @@ def conv2d_packed(
         kernel = te.compute((channels, *rest), lambda o, *i: w(o // width, *i, o % width), "kernel")
         y = conv2d(x, kernel, stride, padding, dilation, 1, True, kind=kind)
     return _with_epilogue(y, bias, other, relu, 3, x.dtype)
+
+
+@compute("conv2d_int8", generic=False, accepts=refuse_bytes)
+def conv2d_int8(
+    x: Tensor, w: Tensor, channels: int, fill: int, stride: _Ints, padding: _Ints, dilation: _Ints, channels_last: bool
+) -> Any:
+    x = x if channels_last else _moved(x, 1, -1)
+    y = tiled.correlate_bytes(x, w, channels, fill, *windows.attributes(2, stride, padding, dilation))
+    return y if channels_last else _moved(y, -1, 1)
 
 
 for _rank in (1, 2, 3):

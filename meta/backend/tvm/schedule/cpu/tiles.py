@@ -27,8 +27,8 @@ from meta.backend.tvm.schedule.cpu.elementwise import (
     schedule_spatial_block,
 )
 from meta.backend.tvm.schedule.inline import Producer, inline_blocks
-from meta.backend.tvm.target import choose
-from meta.backend.tvm.te.tiles import BLOCK, BY_PANEL, BY_TILE, KEPT, PARTS, STORED, TILE
+from meta.backend.tvm.target import choose, lanes
+from meta.backend.tvm.te.tiles import BLOCK, BY_PANEL, BY_TILE, DOTS, KEPT, PARTS, STORED, TILE
 
 
 def schedule_tiles(sch: tvm.Schedule) -> Any:
@@ -181,6 +181,8 @@ def _tile(sch: tvm.Schedule, total: ComputeBlock, panels: Sequence[ComputeBlock]
         middle.append(rest)
         inner.append(within_tile)
     *middle, panel = middle
+    if int(total.node.annotations[DOTS]):
+        inner[-1:] = sch.split(inner[-1], factors=[None, lanes(32)])
     # Threads share the panels and cache blocks, the panels alone if each packs its own, or the panels and rows of tiles
     # of a sum of parts.
     if panels:
