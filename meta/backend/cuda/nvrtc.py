@@ -94,7 +94,7 @@ def compile_source(code: str) -> bytes:
 
 def stack_sizes(cubin: bytes) -> dict[str, int]:
     """The bytes of local memory that a thread of each kernel of a cubin needs. The driver reserves as many for every
-    thread that the GPU can hold, and keeps them: 32 KiB a thread are 8 GiB where 132 multiprocessors have 2048 threads each.
+    thread that the GPU can hold, and keeps them: 32 KiB are 8 GiB where 132 multiprocessors have 2048 threads each.
 
     Read from the attributes of kernels in the sections `.nv.info`, as `cuobjdump -elf` shows them."""
     minimum_stack, with_value, row, symbol_row = 0x12, 4, 64, 24
