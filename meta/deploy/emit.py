@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from meta.deploy.frames import known_shape
+from meta.deploy.frames import ALIGNMENT, aligned, known_shape
 from meta.deploy.functions import ProgramFunctions
 from meta.deploy.objects import KernelObjects
 from meta.deploy.processor import processor_check
@@ -19,7 +19,6 @@ from meta.random.generator import default_generator
 from meta.records import record
 from meta.vm.lower.calls import loops_of
 from meta.vm.lower.choose import output_types
-from meta.vm.plan.frames import ALIGNMENT, aligned
 from meta.vm.plan.kernels import leaves
 from meta.vm.program import Program
 
@@ -114,7 +113,7 @@ def emit(program: Program, objects: KernelObjects, name: str, *, embed: bool = F
     loops = {loop.function_name: loop for loop in loops_of(program.source.module)}
     parameters = parameters_of(program)
     tables = TensorTables()
-    functions = ProgramFunctions(tables, lists, loops, planned.calls, objects.symbols)
+    functions = ProgramFunctions(tables, lists, loops, objects.calls, objects.symbols)
     main = functions.get("main")
     views = [
         tables.view(functions_place, main.sizes.shape(shape), len(shape), dtype)

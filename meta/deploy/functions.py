@@ -10,12 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from meta.backend.tvm import adapter as tvm
-from meta.deploy.frames import ArenaFrame, known_shape
+from meta.deploy.frames import ArenaFrame, aligned, frame_bases, known_shape, loop_workspaces
 from meta.deploy.sizes import CSizes
 from meta.deploy.tables import SlotPlace, TensorTables, array, unsupported
 from meta.records import mutable
 from meta.vm.lower.calls import CHECK_FUNCTION, LOOP_FUNCTION, LoopCall
-from meta.vm.plan.frames import aligned, frame_bases, loop_workspaces
 from meta.vm.plan.kernels import (
     OBJECT,
     OWN,

@@ -13,9 +13,8 @@ from meta.errors import ArgumentError
 from meta.files.atomic import Path
 from meta.ir.builder import Module
 from meta.tracing.open_sizes import Dynamic
-from meta.vm.arguments import Recordable, compiled_device, recorder_of
+from meta.vm.arguments import Frozen, Recordable, compiled_device, recorder_of
 from meta.vm.executor import Executor, Transform
-from meta.vm.frozen import Frozen
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

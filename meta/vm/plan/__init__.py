@@ -9,7 +9,6 @@ functions       kernels made of others: results over operands, copies, buffers a
 communication   collectives while other kernels run, and parameters gathered twice
 budget          programs within a budget of memory, which compute tensors again
 memory          the memory of tensors, and of new values of parameters
-frames          memory of programs in C: what loops and conditionals need, and where functions have theirs
 bundle          small kernels as one
 verify          the verifier of plans
 """

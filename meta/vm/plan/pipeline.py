@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from meta import progress
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.kernel import UNPROVED
 from meta.ir.analysis import contents
-from meta.vm.lower.calls import loops_of
 from meta.vm.lower.choose import ASYNCHRONOUS, Source
 from meta.vm.lower.translate import Lowered
 from meta.vm.plan.budget import MemoryTrade, keep_to_budget
 from meta.vm.plan.bundle import bundle_kernels
 from meta.vm.plan.communication import overlap_collectives
-from meta.vm.plan.frames import called_functions, frame_bases, lift_loops
 from meta.vm.plan.functions import KernelTable, lift_workspaces
 from meta.vm.plan.fusion import fuse_and_schedule
 from meta.vm.plan.graph import order_kernels
@@ -24,6 +22,8 @@ from meta.vm.plan.kernels import Destinations, KernelList, PlannedBytes, leaves
 from meta.vm.plan.memory import assign_memory, planned_bytes, update_in_place, write_over_operands
 from meta.vm.plan.relax import ListEmitter, read_functions
 from meta.vm.plan.verify import expected_values, verify
+
+Lift = Callable[[KernelList], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,7 @@ class Planned:
     trade: what a budget of memory costs, None without one.
     checks: whether kernels check the shapes of their arguments, as some were not proved to have results of the
         declared shapes, see `lowering.pipeline`.
-    destinations: the memory that callers provide, None where the program allocates it.
-    calls: the functions that each function of a program in C calls."""
+    destinations: the memory that callers provide, None where the program allocates it."""
 
     module: Any
     kernels: Mapping[str, tuple[str, ...]]
@@ -45,16 +44,15 @@ class Planned:
     checks: bool = False
     destinations: Destinations | None = None
     others: tuple[KernelList, ...] = ()
-    calls: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
 
 
 def plan(
-    source: Source, lowered: Lowered, target: Any, *, fuse: bool, arena: bool = False, frames: bool = False
+    source: Source, lowered: Lowered, target: Any, *, fuse: bool, arena: bool = False, lift: Lift | None = None
 ) -> Planned:
     """Choose groups of operators, the order of kernels and the memory of tensors.
 
     arena: the caller provides the memory of a straight "main".
-    frames: for a program in C, see `meta.vm.plan.frames`."""
+    lift: makes what other steps than kernels allocate tensors of a list; storages are offsets in one block then."""
     with target:
         module, kernels = fuse_and_schedule(lowered, fuse, target)
         progress.stage("plan memory")
@@ -67,11 +65,10 @@ def plan(
         held = main.parameters[len(main.parameters) - len(source.constants) :]
         if held or main.updates:
             update_in_place(main, functions, [o.tensor.memory for _, value in held for o in leaves(value)])
-        loops = {loop.function_name: loop for loop in loops_of(source.module)} if frames else {}
         for each in lists:
             lift_workspaces(each, functions)
-            if frames:
-                lift_loops(each, loops)
+            if lift is not None:
+                lift(each)
         if main.is_straight:
             order_kernels(main)
             if source.budget is None and contents(source.module).has(*ASYNCHRONOUS):
@@ -83,7 +80,7 @@ def plan(
             write_over_operands(function, functions)
             if bundle and bundles:
                 bundle_kernels(function, functions)
-            assign_memory(function, arena=arena or frames)
+            assign_memory(function, arena=arena or lift is not None)
             return function
 
         trade: MemoryTrade | None = None
@@ -93,14 +90,13 @@ def plan(
             progress.stage("keep to the memory budget")
             main, trade = keep_to_budget(main, functions, source.budget, complete)
         for each in others:
-            assign_memory(each, arena=frames)
+            assign_memory(each, arena=lift is not None)
         planned = [main, *others]
         for each in planned:
             verify(each, expected[each.name])
         prim_funcs = (f for f in lowered.module.functions.values() if isinstance(f, tvm.PrimFunc))
         checks = any(UNPROVED in (f.attrs or ()) for f in prim_funcs)
-        out = _emitted(module, planned, functions, trade, checks, takes_memory=arena and main.is_straight)
-        return with_frames(out, {each.name: called_functions(each, loops) for each in planned}) if frames else out
+        return _emitted(module, planned, functions, trade, checks, takes_memory=arena and main.is_straight)
 
 
 def _emitted(
@@ -119,13 +115,6 @@ def _emitted(
     destinations = emitters[0].described() if takes_memory else None
     memory = planned_bytes(planned, functions)
     return Planned(out, kernels, planned[0], memory, trade, checks, destinations, tuple(planned[1:]))
-
-
-def with_frames(planned: Planned, calls: Mapping[str, Sequence[str]]) -> Planned:
-    """The plan of a program in C, in which functions that are not called at the same time share memory."""
-    sizes = {each.name: sum(each.storages) for each in (planned.main, *planned.others)}
-    total = max(base + sizes[name] for name, base in frame_bases(sizes, calls).items())
-    return replace(planned, memory=replace(planned.memory, intermediates=total), calls=calls)
 
 
 def _callee(name: str) -> Any:
