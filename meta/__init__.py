@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from meta import optim as optim
     from meta import passes as passes
     from meta import profiler as profiler
+    from meta import quantize as quantize
     from meta import random as random
     from meta import special as special
     from meta import testing as testing
@@ -141,8 +142,8 @@ _HOMES: dict[str, str] = {
 }
 _MODULES = frozenset(
     {"amp", "array_api", "autograd", "data", "deploy", "distributed", "errors", "fft", "frontend", "inspect",
-     "interpreter", "ir", "linalg", "model", "models", "nn", "op", "ops", "optim", "passes", "profiler", "random",
-     "special", "testing", "vm"}
+     "interpreter", "ir", "linalg", "model", "models", "nn", "op", "ops", "optim", "passes", "profiler", "quantize",
+     "random", "special", "testing", "vm"}
 )  # fmt: skip
 
 _ROOMS: dict[str, str] = {"kernels": "meta.op.user.kernels", "torch": "meta.frontend.torch.operators"}

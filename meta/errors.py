@@ -203,14 +203,15 @@ def add_operator_module(name: str) -> None:
 
 
 def _user_frames() -> tuple[FrameType | None, FrameType | None]:
-    """The innermost frame outside of this package and of modules that define operators; then the innermost frame of
-    such a module, if one was passed.
+    """The innermost frame outside of this package, of the libraries that call it and of modules that define operators;
+    then the innermost frame of such a module, if one was passed.
 
     A module of operators that is called by nothing but a runner (pytest, a notebook) is the user's own."""
     frame = sys._getframe(1)
     inner: FrameType | None = None
     while frame is not None:
-        if not frame.f_code.co_filename.startswith(_NOT_USER):
+        root = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if not frame.f_code.co_filename.startswith(_NOT_USER) and root not in _LIBRARIES:
             if not _is_operator_code(frame):
                 if inner is None or not frame.f_code.co_filename.startswith(_installed()):
                     return frame, inner

@@ -24,6 +24,7 @@ static meta_tensor read_tensor(const meta_parameter *parameter) {
   meta_tensor tensor = {.dtype = parameter->dtype, .ndim = (int32_t)read_number()};
   for (int i = 0; i < tensor.ndim; ++i) tensor.shape[i] = read_number();
   size_t bytes = bytes_of(&tensor);
+  if (bytes == 0) return tensor;
   tensor.data = aligned_alloc(META_ALIGNMENT, (bytes / META_ALIGNMENT + 1) * META_ALIGNMENT);
   if (fread(tensor.data, 1, bytes, stdin) != bytes) exit(3);
   return tensor;

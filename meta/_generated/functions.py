@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from meta._generated.operators.norm import *
     from meta._generated.operators.optimizer import *
     from meta._generated.operators.pool import *
+    from meta._generated.operators.quantize import *
     from meta._generated.operators.random import *
     from meta._generated.operators.reduce import *
     from meta._generated.operators.sort import *

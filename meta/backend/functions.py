@@ -107,6 +107,8 @@ def on_arrays(function: Callable[..., Any], call: CallInfo) -> Kernel:
             memory = arrays[i].reshape(-1)[part.offset :]
             strides = [stride * memory.itemsize for stride in part.strides]
             arrays[i] = np.lib.stride_tricks.as_strided(memory, part.shape, strides)
+        for i, axes in call.result_axes():
+            arrays[i] = arrays[i].transpose(axes)
         with np.errstate(all="ignore"):  # infinities and NaN are ordinary results
             function(*arrays)
 

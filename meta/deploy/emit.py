@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from meta.deploy.frames import known_shape
+from meta.deploy.frames import ALIGNMENT, aligned, known_shape
 from meta.deploy.functions import ProgramFunctions
 from meta.deploy.objects import KernelObjects
 from meta.deploy.processor import processor_check
-from meta.deploy.tables import ALIGNMENT, SlotPlace, TensorTables, aligned, array, unsupported
+from meta.deploy.tables import SlotPlace, TensorTables, array, unsupported
 from meta.eager.ndarray import NDArray
 from meta.eager.ndarray import array as to_array
 from meta.errors import ArgumentError
@@ -113,7 +113,7 @@ def emit(program: Program, objects: KernelObjects, name: str, *, embed: bool = F
     loops = {loop.function_name: loop for loop in loops_of(program.source.module)}
     parameters = parameters_of(program)
     tables = TensorTables()
-    functions = ProgramFunctions(tables, lists, loops, objects.symbols)
+    functions = ProgramFunctions(tables, lists, loops, objects.calls, objects.symbols)
     main = functions.get("main")
     views = [
         tables.view(functions_place, main.sizes.shape(shape), len(shape), dtype)

@@ -6,13 +6,13 @@ allocates lies in a part of the arena, its frame, behind the frames of the funct
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from meta.backend.tvm import adapter as tvm
-from meta.deploy.frames import ArenaFrame, known_shape
+from meta.deploy.frames import ArenaFrame, aligned, frame_bases, known_shape, loop_workspaces
 from meta.deploy.sizes import CSizes
-from meta.deploy.tables import ALIGNMENT, SlotPlace, TensorTables, aligned, array, tensor_bytes, unsupported
+from meta.deploy.tables import SlotPlace, TensorTables, array, unsupported
 from meta.records import mutable
 from meta.vm.lower.calls import CHECK_FUNCTION, LOOP_FUNCTION, LoopCall
 from meta.vm.plan.kernels import (
@@ -34,7 +34,7 @@ from meta.vm.plan.relax import sizes as sizes_of
 @mutable(eq=False)
 class CFunction:
     """A function under construction. parameters, results: the slots.  frame: bytes of the arena that it uses.
-    calls: the functions that it calls.  solution: how its caller sets its sizes, see `CSizes.solve`."""
+    solution: how its caller sets its sizes, see `CSizes.solve`."""
 
     symbol: str
     source: KernelList
@@ -44,20 +44,20 @@ class CFunction:
     solution: list[tuple[int, int, str]]
     frame: int = 0
     body: tuple[str, ...] = ()
-    calls: tuple[str, ...] = ()
 
 
 class ProgramFunctions:
     """All functions of a program. lists: by name.  loops: by the name that programs call them by.
-    symbols: of kernels, by their names in the lists."""
+    calls: the functions that each calls.  symbols: of kernels, by their names in the lists."""
 
     def __init__(
         self, tables: TensorTables, lists: Mapping[str, KernelList], loops: Mapping[str, LoopCall],
-        symbols: Mapping[str, str],
+        calls: Mapping[str, Sequence[str]], symbols: Mapping[str, str],
     ) -> None:  # fmt: skip
         self.tables = tables
         self.lists = lists
         self.loops = loops
+        self.calls = calls
         self.symbols = symbols
         self.functions: dict[str, CFunction] = {}
         self.constants: list[tuple[int, bytes]] = []
@@ -85,17 +85,7 @@ class ProgramFunctions:
 
     def bases(self) -> dict[str, int]:
         """Where the frame of each function starts in the arena."""
-        bases: dict[str, int] = {}
-
-        def visit(name: str, base: int) -> None:
-            if name in bases and bases[name] >= base:
-                return
-            bases[name] = base
-            for callee in self.functions[name].calls:
-                visit(callee, base + aligned(self.functions[name].frame))
-
-        visit("main", 0)
-        return bases
+        return frame_bases({name: function.frame for name, function in self.functions.items()}, self.calls)
 
     def arena(self) -> int:
         """The bytes of the arena."""
@@ -121,7 +111,8 @@ class _Writer(ArenaFrame):
         self.program = program
         self.function = function
         self.within = within
-        self.calls: dict[str, None] = {}
+        self.workspaces: Iterator[Tensor] = iter(())
+        """Of the step that is written."""
 
     def write(self) -> None:
         source, function = self.function.source, self.function
@@ -143,12 +134,11 @@ class _Writer(ArenaFrame):
                     self.lines.append(f"TRY(meta_take(p, {slot}, {self.view(Operand(tensor))}));")
             self.step(step)
             ended = [self.places[memory].slot for memory, (_, last) in lives.items() if last == i]
-            self.lines += [f"meta_drop(p, {slot});" for slot in (*ended, *self.dropped)]
-            self.dropped = []
+            self.lines += [f"meta_drop(p, {slot});" for slot in ended]
         for operand, slot in zip(leaves(source.result), function.results, strict=True):
             if self.place(operand.tensor) != SlotPlace(slot):
                 self.lines.append(f"meta_copy(p, {self.view(operand)}, {self.view(operand, SlotPlace(slot))});")
-        function.body, function.calls, function.frame = tuple(self.lines), tuple(self.calls), self.bytes
+        function.body, function.frame = tuple(self.lines), self.bytes
 
     def temporary_lives(self) -> dict[Memory, tuple[int, int]]:
         """The first and the last step that use memory of symbolic size, which is allocated by each run."""
@@ -174,6 +164,7 @@ class _Writer(ArenaFrame):
     def step(self, step: KernelCall | ObjectCall) -> None:
         if isinstance(step, ObjectCall):
             values = {var.__chandle__(): value for var, value in step.operands.items()}
+            self.workspaces = iter(step.workspaces)
             self.evaluate(step.expression, values, step.result)
         elif not step.packed:
             self.kernel(step)
@@ -195,7 +186,6 @@ class _Writer(ArenaFrame):
     def call(self, name: str, operands: Sequence[Operand], results: Sequence[Operand]) -> CFunction:
         """Call a function."""
         callee = self.program.get(name, self.within)
-        self.calls[name] = None
         self.set_sizes(callee, operands)
         self.lines += [
             *(self.passing(slot, o) for slot, o in zip(callee.parameters, operands, strict=True)),
@@ -269,7 +259,7 @@ class _Writer(ArenaFrame):
 
     def constant(self, expression: Any, tensor: Tensor) -> None:
         slot = self.tables.slot()
-        self.program.constants.append((slot, expression.data.numpy().tobytes()))
+        self.program.constants.append((slot, expression.value.numpy().tobytes()))
         if tensor.memory in self.places:
             operand = Operand(tensor)
             self.lines.append(f"meta_copy(p, {self.view(operand, SlotPlace(slot))}, {self.view(operand)});")
@@ -294,9 +284,9 @@ class _Writer(ArenaFrame):
     def repeat(self, step: str, operands: Sequence[Operand], results: Sequence[Operand]) -> None:
         """Repeat a step until the first of its results is False."""
         callee = self.program.get(step, self.within)
-        self.calls[step] = None
         flag, *last = results
-        table = self.carries(callee.parameters, callee.results[1:], operands, last)
+        spares = [self.view(Operand(next(self.workspaces))) for _ in last]
+        table = self.carries(callee.parameters, callee.results[1:], operands, last, spares)
         self.set_sizes(callee, operands)
         self.lines += [
             f"meta_begin(p, {table}, {len(operands)}, -1);",
@@ -313,16 +303,17 @@ class _Writer(ArenaFrame):
     def loop(self, call: KernelCall, loop: LoopCall) -> None:
         arguments: list[Operand] = [a for a in call.arguments if isinstance(a, Operand)]
         first, last = loop.carried, loop.carried + len(loop.elements)
-        outs = arguments[last + loop.captured :]
+        outs = arguments[last + loop.captured :][: first + len(loop.stacks)]
+        given = iter(arguments[last + loop.captured + len(outs) :])
+        own = [0 if each is None else self.view(next(given)) for each in loop_workspaces(call, loop)]
         operands = arguments[: last + loop.captured]
         callee = self.program.get(loop.step, self.within)
-        self.calls[loop.step] = None
         steps = -1 if loop.length == "while" else loop.length
         if steps == "n":
             steps = self.sizes.text(self.shape((*arguments[first:last], *outs[first:])[0])[0])
-        carries = self.carries(callee.parameters[:first], callee.results[:first], operands[:first], outs[:first])
-        rows = self.rows(callee.parameters[first:last], arguments[first:last])
-        items = self.rows(callee.results[first:], outs[first:])
+        carries = self.carries(callee.parameters[:first], callee.results[:first], operands[:first], outs[:first], own)
+        rows = self.rows(callee.parameters[first:last], arguments[first:last], own[first:])
+        items = self.rows(callee.results[first:], outs[first:], own[last:])
         self.set_sizes(callee, operands)
         captured = zip(callee.parameters[last:], operands[last:], strict=True)
         self.lines += [self.passing(slot, o) for slot, o in captured]
@@ -341,23 +332,19 @@ class _Writer(ArenaFrame):
         self.lines += [f"  meta_advance(p, {carries}, {first});", "}", f"meta_finish(p, {carries}, {first});"]
 
     def carries(
-        self, parameters: Sequence[int], results: Sequence[int], first: Sequence[Operand], last: Sequence[Operand]
-    ) -> str:
+        self, parameters: Sequence[int], results: Sequence[int], first: Sequence[Operand], last: Sequence[Operand],
+        spares: Sequence[int],
+    ) -> str:  # fmt: skip
         """The table of the values that a loop carries; its name."""
-        rows: list[str] = []
-        for parameter, result, start, end in zip(parameters, results, first, last, strict=True):
-            spare = self.scratch(self.shape(end), end.tensor.dtype)
-            rows.append(f"{{{parameter}, {result}, {self.view(start)}, {self.view(end)}, {spare}}}")
+        views = zip(map(self.view, first), map(self.view, last), spares, strict=False)
+        rows = [
+            f"{{{p}, {r}, {', '.join(map(str, each))}}}" for p, r, each in zip(parameters, results, views, strict=True)
+        ]
         return self.table("meta_carry", rows)
 
-    def rows(self, slots: Sequence[int], stacks: Sequence[Operand]) -> str:
+    def rows(self, slots: Sequence[int], stacks: Sequence[Operand], own: Sequence[int]) -> str:
         """The table of the tensors whose rows steps read or write; its name."""
-        rows: list[str] = []
-        for slot, stack in zip(slots, stacks, strict=True):
-            shape = self.shape(stack)[1:]
-            size = tensor_bytes(shape, stack.tensor.dtype)
-            row = 0 if size is not None and size % ALIGNMENT == 0 else self.scratch(shape, stack.tensor.dtype)
-            rows.append(f"{{{slot}, {self.view(stack)}, {row}}}")
+        rows = [f"{{{s}, {self.view(x)}, {row}}}" for s, x, row in zip(slots, stacks, own, strict=False)]
         return self.table("meta_rows", rows)
 
     def table(self, kind: str, rows: Sequence[str]) -> str:

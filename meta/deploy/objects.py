@@ -15,9 +15,11 @@ from meta.backend.tvm import cpu as cpus
 from meta.backend.tvm.cpu import CpuTarget
 from meta.backend.tvm.library import compile_functions, compiling, object_code
 from meta.backend.tvm.parallel import threads
+from meta.deploy.frames import called_functions, lift_loops, with_frames
 from meta.errors import KernelError, NotSupportedError
 from meta.records import record
 from meta.vm.build.generate import plan_source
+from meta.vm.lower.calls import loops_of
 from meta.vm.plan.pipeline import Planned
 from meta.vm.program import Program
 
@@ -31,12 +33,13 @@ _KERNELS_PER_FILE: Final = 8
 class KernelObjects:
     """cpu: that the code is for.  planned: "main" and the functions that it calls, as lists of kernel calls.
     files: relocatable object files, position independent.  symbols: the exported name of each kernel, by its name in
-    the plan."""
+    the plan.  calls: the functions that each function calls."""
 
     cpu: CpuTarget
     planned: Planned
     files: tuple[bytes, ...]
     symbols: Mapping[str, str]
+    calls: Mapping[str, Sequence[str]]
 
 
 def kernel_objects(program: Program, *, fuse: bool = True, prefix: str = "") -> KernelObjects:
@@ -52,7 +55,10 @@ def kernel_objects(program: Program, *, fuse: bool = True, prefix: str = "") -> 
     if packed or source.device.kind != "cpu":
         problem = f"the program calls {', '.join(packed[:5])}" if packed else f"the program is for {source.device}"
         raise NotSupportedError("deploy", problem, "only kernels of TVM, for the CPU", "compile it with `target`")
-    planned = plan_source(source, fuse=fuse, arena=True)
+    loops = {loop.function_name: loop for loop in loops_of(source.module)}
+    planned = plan_source(source, fuse=fuse, lift=lambda function: lift_loops(function, loops))
+    calls = {each.name: called_functions(each, loops) for each in (planned.main, *planned.others)}
+    planned = with_frames(planned, calls)
     functions: dict[str, Any] = {
         str(name.name_hint): f for name, f in planned.module.functions.items() if isinstance(f, tvm.PrimFunc)
     }
@@ -67,7 +73,7 @@ def kernel_objects(program: Program, *, fuse: bool = True, prefix: str = "") -> 
             with compiling(f"{' + '.join(planned.kernels.get(name, ())) or name} for {cpu.triple}"):
                 _compile([{name: function}], source.target, checks=planned.checks)
         raise
-    return KernelObjects(cpu, planned, files, {name: PREFIX + prefix + name for name in functions})
+    return KernelObjects(cpu, planned, files, {name: PREFIX + prefix + name for name in functions}, calls)
 
 
 def _compile(requests: Sequence[Mapping[str, Any]], target: Any, *, checks: bool) -> tuple[bytes, ...]:

@@ -15,15 +15,8 @@ from meta.dtype import itemsize
 from meta.errors import NotSupportedError
 from meta.records import mutable, record
 
-ALIGNMENT: Final = 64
-"""Bytes that addresses of tensors are multiples of, in kernels of TVM and in META_ALIGNMENT."""
-
 _CODES: Final = {"bool": 6, "uint": 1, "int": 0, "float": 2, "bfloat": 4}
 """DLPack's numbers of kinds of dtypes."""
-
-
-def aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def dtype_code(dtype: str) -> tuple[int, int]:

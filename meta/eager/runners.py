@@ -27,7 +27,7 @@ def build_runner(call: CallInfo) -> Runner:
     if call.op.view:
         return _view_runner(call)
     devices.require(call.device)
-    kernel = _on_joined_axes(call) or choose(call).checked_kernel(call)
+    kernel = (None if call.layouts else _on_joined_axes(call)) or choose(call).checked_kernel(call)
     if call.op.inplace:
         return _inplace_runner(call, kernel)
     if isinstance(call.out, TupleType):

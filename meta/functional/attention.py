@@ -8,7 +8,7 @@ from typing import Any
 
 import meta
 from meta._generated.methods import T, Tensor
-from meta.dtype import accumulation_dtype
+from meta.dtype import HALVES, accumulation_dtype
 from meta.errors import ArgumentError, MetaError
 from meta.op import rules
 
@@ -36,8 +36,8 @@ def attention(
     if grouped:
         k, v = shared_heads(q, k), shared_heads(q, v)
     q, k, v = _same_lead(q, k, v)
-    if mask is None and not dropout:
-        return meta.attention_with_lse(q, k, v, causal, scale)[0]
+    if not dropout and is_one_operator(q, mask):
+        return meta.attention_with_lse(q, k, v, causal, scale, added_scores(mask, q.dtype))[0]
     wide = accumulation_dtype(q.dtype)
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = meta.matmul(meta.cast(q, wide), meta.cast(k, wide), transpose_b=True) * factor
@@ -101,6 +101,21 @@ def masked_scores(scores: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
     if mask.dtype == "bool":
         return meta.where(mask, scores, -math.inf)
     return scores + meta.cast(mask, scores.dtype)
+
+
+def is_one_operator(q: Tensor, mask: Tensor | None) -> bool:
+    """Whether one operator attends: with a mask on GPUs, whose libraries keep no scores in memory; on CPUs the scores
+    fuse with the mask."""
+    return mask is None or (q.device.kind == "cuda" and q.dtype in HALVES)
+
+
+def added_scores(mask: Tensor | None, dtype: str) -> Tensor | None:
+    """A mask as numbers that are added to the scores."""
+    if mask is None or mask.dtype == dtype:
+        return mask
+    if mask.dtype == "bool":
+        return meta.where(mask, meta.zeros((), dtype, mask.device), meta.full((), -math.inf, dtype, mask.device))
+    return meta.cast(mask, dtype)
 
 
 def _weights(scores: T) -> T:

@@ -285,13 +285,16 @@ class CallInfo:
     """A call as a dialect sees it: `args` in schema order, tensors as types, everything else as values.
 
     layouts: of the operands in the tensors that the kernel gets in their place, None for those that it gets themselves;
-        () if it gets all of them. Only implementations that take strides are asked for such kernels."""
+        () if it gets all of them. Only implementations that take strides are asked for such kernels.
+    orders: of the axes of the results in the tensors that the kernel writes, None for a result as it is; () if all are.
+        Only implementations that write such orders are asked for them."""
 
     op: OpLike
     args: tuple[Any, ...]
     out: Type
     device: Device
     layouts: tuple[StridedLayout | None, ...] = ()
+    orders: tuple[tuple[int, ...] | None, ...] = ()
     _facts: dict[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False)
     """What its methods have found out: every candidate and every limit asks for it."""
 
@@ -305,6 +308,18 @@ class CallInfo:
         """The types of the tensors that a kernel gets for its operands: others where operands have layouts."""
         pairs = zip(self.tensors(), self.layouts or (None,) * len(self.tensors()), strict=True)
         return tuple(kind if layout is None else kind.with_shape(layout.source) for kind, layout in pairs)
+
+    def destinations(self) -> tuple[TensorType, ...]:
+        """The types of the tensors that a kernel writes for its results: others where results have orders."""
+        pairs = zip(self.outputs(), self.orders or (None,) * len(self.outputs()), strict=True)
+        return tuple(t if order is None else t.with_shape(tuple(t.shape[a] for a in order)) for t, order in pairs)
+
+    def result_axes(self) -> list[tuple[int, tuple[int, ...]]]:
+        """For each result in another order, its position among the tensors of a kernel, and the axes that turn the
+        tensor which the kernel gets into the result."""
+        first = len(self.tensors())
+        orders = [(first + i, order) for i, order in enumerate(self.orders) if order is not None]
+        return [(i, tuple(order.index(axis) for axis in range(len(order)))) for i, order in orders]
 
     def outputs(self) -> tuple[TensorType, ...]:
         """The types of the results."""

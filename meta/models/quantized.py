@@ -79,13 +79,6 @@ def quantize_rows(
     return (halves[:, :, 0] | (halves[:, :, 1] << 4)).reshape(n, k // 2), stored
 
 
-def scale_problem(name: str, scale: npt.NDArray[Any]) -> str | None:
-    """What is wrong with scales that were read; None if they are positive and finite."""
-    values = scale.astype(np.float32)
-    wrong = ~((values > 0) & np.isfinite(values))
-    return f"'{name}' has the scale {values[wrong][0]}" if wrong.any() else None
-
-
 class QuantizedProjection(Model):
     """y = x @ w^T + b with weights in 8 or 4 bits, which are not trained: see `meta.quantized_dense`."""
 

@@ -98,13 +98,17 @@ class _Conv(_Convolution):
         return self._sizes("padding", padding) * 2
 
     def forward(self, x: Tensor) -> Tensor:
+        return self.with_weight(x, self.w)
+
+    def with_weight(self, x: Tensor, w: Tensor) -> Tensor:
+        """The result for another weight than the layer's."""
         if x.ndim == self.rank + 1:
-            return meta.squeeze(self.forward(meta.expand_dims(x, 0)), 0)
+            return meta.squeeze(self.with_weight(meta.expand_dims(x, 0), w), 0)
         padding: tuple[int, ...] = self.padding
         if self.padding_mode != "zeros":
             x, padding = self._padded(x), (0,) * self.rank
         convolve: Callable[..., Any] = getattr(meta, f"conv{self.rank}d")
-        return self._biased(convolve(x, self.w, self.stride, padding, self.dilation, self.groups))
+        return self._biased(convolve(x, w, self.stride, padding, self.dilation, self.groups))
 
     def _padded(self, x: Tensor) -> Tensor:
         widths = tuple(zip(self.padding[: self.rank], self.padding[self.rank :], strict=True))

@@ -28,7 +28,11 @@ class Linear(Model):
         self.b = random.uniform((out_features,), -bound, bound) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        return meta.dense(x, self.w, self.b)
+        return self.with_weight(x, self.w)
+
+    def with_weight(self, x: Tensor, w: Tensor) -> Tensor:
+        """The result for another weight than the layer's."""
+        return meta.dense(x, w, self.b)
 
 
 class Embedding(Model):

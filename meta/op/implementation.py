@@ -68,8 +68,9 @@ class ImplementationOptions(TypedDict, total=False):
         one on uninitialised tensors while other kernels compile; it must only write its results.
     prefers_channels_last: for operators with an argument of that name: whether a call with it takes less time than
         without. None: it does not.
-    strided: whether its kernel for a call reads operands in the layouts of the call (`CallInfo.layouts`). None: it
-        reads row-major operands only.
+    strided: whether its kernel for a call reads operands in the layouts of the call (`CallInfo.layouts`). None: only
+        row-major ones.
+    ordered: the same of results with their axes in the orders of the call (`CallInfo.orders`).
     """
 
     plevel: int | None
@@ -79,6 +80,7 @@ class ImplementationOptions(TypedDict, total=False):
     slow_start: bool
     prefers_channels_last: Callable[[CallInfo], bool] | None
     strided: Callable[[CallInfo], bool] | None
+    ordered: Callable[[CallInfo], bool] | None
 
 
 @record(eq=False)

@@ -112,6 +112,20 @@ def _holds(dtype: str, other: str) -> bool:
     return dtypes.category(dtype) > dtypes.category(other)
 
 
+def require_packed_bytes(x: TensorType, w: TensorType, rank: int, layout: str, columns: int, terms: Dim) -> None:
+    """Bytes x, and int8 weights for `columns` sums of `terms` products, in panels of columns with four terms each."""
+    require(x.dtype in ("int8", "uint8"), f"'x' has dtype {x.dtype}", "int8 or uint8")
+    require(w.dtype == "int8", f"'w' has dtype {w.dtype}", "int8")
+    same_device(x, w)
+    is_packed = w.ndim == rank and all(isinstance(d, int) for d in w.shape) and w.shape[-1] == 4
+    require(is_packed, f"'w' has shape {show(w.shape)}", f"{layout}, all of them numbers")
+    panels, *_, quads, width, _ = w.shape
+    require(
+        0 < columns <= panels * width, f"{columns} sums, w has {panels} panels of {width}", f"1 to {panels * width}"
+    )
+    require(same_dim((terms + 3) // 4, quads), f"sums of {terms} products, w has {quads} times 4", "w.shape[-3] quads")
+
+
 def require_contracted(
     shapes: Sequence[Shape],
     sizes: tuple[Dim, Dim],

@@ -179,15 +179,13 @@ def _convolution(call: CallInfo) -> Any:
     return tensors[result].size * prod(tensors[kernel].shape[1:])
 
 
-def convolution_fits_tiles(op: str, kernel: tuple[Any, ...], stride: tuple[int, ...], groups: int) -> bool:
+def convolution_fits_tiles(op: str, kernel: tuple[Any, ...], groups: int) -> bool:
     """Whether TVM computes a convolution of two spatial axes with channels last in register tiles.
 
     kernel: the shape of the kernel, (out channels, *window, channels / groups)."""
     outs, *_, ins = kernel
-    if op.endswith("_dw"):
+    if op.endswith(("_dx", "_dw")):
         return groups == 1 and ins >= limits.TILED_LANES
-    if op.endswith("_dx"):
-        return groups == 1 and ins >= limits.TILED_LANES and set(stride) == {1}
     return outs >= limits.TILED_LANES and (groups == 1 or (ins == 1 and groups == outs))
 
 
@@ -197,12 +195,13 @@ def _per_pixel(call: CallInfo) -> Any:
 
 
 def _pixels_in_tiles(call: CallInfo) -> Any:
-    """None for convolutions that TVM does not compute in register tiles, and of separate channels."""
-    if call.op.name == "conv2d_transpose":
-        return None
+    """None for convolutions that TVM does not compute in register tiles, and of separate channels. Libraries compute
+    gradients of steps above 1 in half the time of TVM's tiles."""
     args = call.bind()
+    if call.op.name == "conv2d_transpose" or (call.op.name == "conv2d_dx" and set(args["stride"]) != {1}):
+        return None
     is_dense = call.tensors()[0].dtype == "float32" and args["channels_last"] and args["groups"] == 1
-    if not is_dense or not convolution_fits_tiles(call.op.name, _kernel(call).shape, args["stride"], 1):
+    if not is_dense or not convolution_fits_tiles(call.op.name, _kernel(call).shape, 1):
         return None
     result = args["dy"] if "dy" in args else call.outputs()[0]
     return result.size // max(result.shape[-1], 1)

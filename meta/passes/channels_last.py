@@ -210,6 +210,16 @@ def _convolution(to: _LayoutConverter, call: Call) -> _New | None:
     return _New(to.moved_expr(to.builder.emit(new), _to_second), last=False)
 
 
+def _bytes_convolution(to: _LayoutConverter, call: Call) -> _New | None:
+    """A convolution of bytes. In another layout its kernel transposes both sides, and elementwise operators behind it
+    read and write the sums once more."""
+    args = arguments_of(call)
+    if args["channels_last"]:
+        return None
+    to.saved += 4 * (_bytes(args["x"].type) + _bytes(call.type)) + 2 * limits.TRANSPOSE_CALL_BYTES
+    return _New(to.changed(call, x=to.as_last(args["x"]), channels_last=True))
+
+
 def _prefers(call: Call, args: dict[str, Any]) -> bool:
     """Whether the dialect that would run the call with channels last runs it faster so."""
     assert isinstance(call.op, Op)
@@ -335,9 +345,12 @@ _POOLS: Final = tuple(
 )
 _RULES: Final[dict[str, _Rule]] = {
     **dict.fromkeys(_CONVOLUTIONS, _convolution),
+    "conv2d_int8": _bytes_convolution,
     "transpose": _transpose,
     **dict.fromkeys(_POOLS, _pool),
 }
 
 # Other operators have results with channels last only if operands have.
-channels_last = Pass("channels_last", _channels_last, _channels_last.__doc__ or "", (*_CONVOLUTIONS, "transpose"))
+channels_last = Pass(
+    "channels_last", _channels_last, _channels_last.__doc__ or "", (*_CONVOLUTIONS, "conv2d_int8", "transpose")
+)

@@ -147,7 +147,7 @@ def pass_names() -> list[str]:
             "drop_stop_gradient", "expand_losses", "expand_norms", "fold_batch_norm", "fold_const", "from_relay",
             "fuse_concatenations", "fuse_epilogues", "inline_calls", "join_gradients", "join_updates",
             "lift_closures", "narrow_gathers", "outline_branches", "outline_loops", "place", "separate_biases",
-            "simplify", "split_joins", "tail_loops"}  # fmt: skip
+            "simplify", "split_joins", "tail_loops", "widen_sums"}  # fmt: skip
     return sorted(packaged | _created)
 
 

@@ -23,26 +23,28 @@ from meta.passes.fold_const import fold_const
 from meta.passes.fuse_concatenations import fuse_concatenations
 from meta.passes.fuse_epilogues import fuse_epilogues, separate_biases
 from meta.passes.inline_calls import inline_calls
+from meta.passes.integer_products import integer_products
 from meta.passes.join_gradients import join_gradients
 from meta.passes.join_updates import join_updates
 from meta.passes.lift_views import lift_views
 from meta.passes.manager import Pipeline
-from meta.passes.narrow_gathers import narrow_gathers
+from meta.passes.move_casts import narrow_gathers, widen_sums
 from meta.passes.outline_loops import outline_loops
 from meta.passes.simplify import drop_stop_gradient, simplify
 from meta.passes.split_joins import split_joins
 
 
 def standard() -> Pipeline:
-    """inline_calls, outline_loops, drop_stop_gradient, simplify, fold_batch_norm, fold_const, expand_quantized,
-    align_products, expand_losses, channels_last, expand_norms, cse, simplify, narrow_gathers, fuse_epilogues,
-    lift_views, join_gradients, join_updates, fuse_concatenations, separate_biases, split_joins, dce, for a program
-    whose gradients are taken: results stay the same up to rounding."""
+    """inline_calls, outline_loops, drop_stop_gradient, simplify, integer_products, fold_batch_norm, fold_const,
+    expand_quantized, align_products, expand_losses, channels_last, expand_norms, cse, simplify, narrow_gathers,
+    widen_sums, fuse_epilogues, lift_views, join_gradients, join_updates, fuse_concatenations, separate_biases,
+    split_joins, dce, for a program whose gradients are taken: results stay the same up to rounding."""
     prepared = (inline_calls, outline_loops, drop_stop_gradient, simplify)
-    opened = (fold_batch_norm, fold_const, expand_quantized)
+    opened = (integer_products, fold_batch_norm, fold_const, expand_quantized)
     expanded = (align_products, expand_losses, channels_last, expand_norms)
     fused = (
         narrow_gathers,
+        widen_sums,
         fuse_epilogues,
         lift_views,
         join_gradients,

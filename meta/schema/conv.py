@@ -64,6 +64,17 @@ def conv_packed(rank: int) -> Schema:
     )
 
 
+conv_int8 = Schema(
+    "conv_int8",
+    Arg("x", Tensor, doc="Bytes, int8 or uint8, (batch, channels, *spatial)."),
+    Arg("w", Tensor, doc="Packed kernel, int8, (panels, *window, channels / 4, out channels of a panel, 4)."),
+    Arg("channels", Int, doc="Out channels; those after them, in the last panel, do not count."),
+    Arg("fill", Int, 0, doc="The value around x: its zero point."),
+    *_common(2)[:-1],
+    _CHANNELS_LAST,
+)
+
+
 def conv_dx(rank: int) -> Schema:
     return Schema(
         "conv_dx",

@@ -1,6 +1,6 @@
 """Schemas of matrix products."""
 
-from meta.schema._dsl import Arg, Bool, DType, OptionalTensor, Schema, Tensor
+from meta.schema._dsl import Arg, Bool, DType, Int, OptionalTensor, Schema, Tensor
 
 matmul = Schema(
     "matmul",
@@ -20,6 +20,12 @@ _scale = Arg("scale", Tensor, doc="Floating, (..., groups): the factor of each g
 
 dequantize_weight = Schema(
     "dequantize_weight", _packed, _scale, Arg("dtype", DType, "float32", doc="Floating dtype of the result.")
+)
+dense_int8 = Schema(
+    "dense_int8",
+    Arg("x", Tensor, doc="Bytes, int8 or uint8, (..., m, k)."),
+    Arg("w", Tensor, doc="Packed weights, int8, (panels, k / 4, columns of a panel, 4)."),
+    Arg("columns", Int, doc="Columns of the result; those after them, in the last panel, do not count."),
 )
 quantized_dense = Schema(
     "quantized_dense",

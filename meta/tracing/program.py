@@ -8,18 +8,20 @@ import threading
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from operator import is_
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar, overload
 
 from meta.device import Device
 from meta.dim import SymDim
-from meta.eager.ndarray import NDArray
+from meta.eager.ndarray import NDArray, copied
 from meta.errors import ArgumentError, MetaError, TraceError
 from meta.ir.builder import Builder, Module
-from meta.ir.expr import MUTATES, FunctionExpr, Var
+from meta.ir.expr import MUTATES, Constant, FunctionExpr, Var
 from meta.ir.type import Sizes, TensorType, TupleType, Type, read_sizes
+from meta.ir.visitor import substituted
+from meta.modes import no_grad
 from meta.schema._dsl import is_numpy_scalar
 from meta.schema.annotations import explained
 from meta.tracing.backward import DifferentiatedTrace
@@ -321,3 +323,26 @@ def invalidate() -> None:
 def change_mode() -> None:
     """The mode of a model has changed, from training to inference or back."""
     _revision[0] = next(_revisions)
+
+
+def frozen(record: Record) -> Record:
+    """The record with the arrays of the state that it only reads as constants with the values of the moment."""
+    main, first = record.main, len(record.inputs)
+    mutates: dict[int, int] = main.attrs.get(MUTATES, {})
+    read = [i for i in range(len(record.state)) if first + i not in mutates.values()]
+    with no_grad():
+        values = {main.params[first + i]: copied(record.state[i][1].detach()) for i in read}
+    constants = {var: Constant(value, value.type, var.span) for var, value in values.items()}
+    params = tuple(p for p in main.params if p not in constants)
+    places = {result: params.index(main.params[i]) for result, i in mutates.items()}
+    body = substituted(replace(main, params=()), constants).body
+    new = replace(main, params=params, body=body, attrs={**main.attrs, **({MUTATES: places} if mutates else {})})
+    kept = [i for i in range(len(record.state)) if i not in read]
+    positions = {main.params.index(p): i for i, p in enumerate(params)}
+    return replace(
+        record,
+        module=record.module.with_function("main", new),
+        state=tuple(record.state[i] for i in kept),
+        tracked=tuple(record.tracked[i] for i in kept if i < len(record.tracked)),
+        recorded=frozenset(positions[i] for i in record.recorded),
+    )

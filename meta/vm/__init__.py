@@ -4,7 +4,7 @@ compilation           `compile` and its options
 executor, program     compiling for the types of a call, and the compiled program
 arguments, runner     the arguments of a call, and its part in Python
 gradient              calls that record gradients
-dynamic_sizes         which sizes programs leave open, and their checks
+dynamic_sizes         which sizes programs leave open
 report                dialects, memory, text and time of a program
 located               plans with the user's lines of kernels, and what pictures show of them
 lower                 from our IR to Relax

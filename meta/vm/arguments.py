@@ -18,10 +18,10 @@ from meta.ir.expr import MUTATES
 from meta.ir.type import TensorType, TupleType, Type, read_sizes
 from meta.records import record
 from meta.schema._dsl import TensorLike
-from meta.tracing.open_sizes import OpenSizes
-from meta.tracing.program import check_inputs
+from meta.tracing.open_sizes import OpenSizes, SizeChecks, size_checks
+from meta.tracing.program import check_inputs, frozen
 from meta.tree import Tree, flatten, named_leaves
-from meta.vm.dynamic_sizes import Key, SizeChecks, size_checks
+from meta.vm.dynamic_sizes import Key
 
 
 class Recordable(Protocol):
@@ -38,6 +38,20 @@ class RecordSource:
 
     def record(self, *_: Any, **__: Any) -> tracing.Record:
         return self.program
+
+
+class Frozen:
+    """Something to compile, with the arrays that it only reads as constants.
+
+    source: its `record` method.  what: itself, whose name and open sizes it keeps."""
+
+    def __init__(self, source: Callable[..., tracing.Record], what: Any) -> None:
+        self.source = source
+        self.__name__ = str(getattr(what, "__name__", type(what).__name__))
+        self.open_sizes: Any = getattr(what, "open_sizes", None)
+
+    def record(self, *args: object, **kwargs: object) -> tracing.Record:
+        return frozen(self.source(*args, **kwargs))
 
 
 def compiled_device(name: Device | str) -> Device:

@@ -13,7 +13,7 @@ from meta.errors import ArgumentError
 from meta.files.atomic import Path
 from meta.ir.builder import Module
 from meta.tracing.open_sizes import Dynamic
-from meta.vm.arguments import Recordable, compiled_device
+from meta.vm.arguments import Frozen, Recordable, compiled_device, recorder_of
 from meta.vm.executor import Executor, Transform
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class CompileOptions(TypedDict, total=False):
     target: str | CpuTarget | None
     cpu: str | None
     tuning: Path | None
+    constants: bool
 
 
 @overload
@@ -52,7 +53,7 @@ def compile(
     what: Module | Recordable | Callable[..., Any], device: Device | str = "cpu", *, fuse: bool = True,
     passes: Transform | Iterable[Transform] | None = None, graphs: bool = True, dynamic: Dynamic | None = None,
     memory_budget: int | str | None = None, target: str | CpuTarget | None = None, cpu: str | None = None,
-    tuning: Path | None = None, **unknown: NoReturn,
+    tuning: Path | None = None, constants: bool = False, **unknown: NoReturn,
 ) -> Executor[..., Any]:  # fmt: skip
     """Compile a Model, a function (traced or not), a training step or an IR Module.
 
@@ -81,9 +82,13 @@ def compile(
         not run the code.  cpu: its processor by LLVM's name, such as "cortex-a72".
     tuning: a file of choices for the kernels' schedules, which `Executor.tune` has found and its report saved (see
         docs/performance.md). Raises FileError for a malformed one, and for one without choices for the CPU.
+    constants: make the parameters and buffers that are only read constants, with the values that they have when the
+        program is compiled: batch norms and layouts of weights are then computed once. Later writes to them do not
+        change the program.
     A `with_dialect` around this call holds for the program."""
     if unknown:
         spellings.refuse_unknown("compile", unknown, ("what", "device", *CompileOptions.__annotations__))
+    what = Frozen(recorder_of(what), what) if constants and not isinstance(what, Module) else what
     on = compiled_device(device)
     machine = chosen_target(on, target, cpu) if target or cpu else None
     if tuning is None:

@@ -369,12 +369,12 @@ class Executor(Generic[P, R]):
             check_rewritten(record, module)
         return module
 
-    def _compile(self, record: tracing.Record, module: Module) -> Program:
+    def _compile(self, record: tracing.Record, module: Module, *, is_standard: bool = False) -> Program:
         from meta.passes.standard import separate_results, standard
 
         with self._lock, scoped(dialects=self._dialects, cpu=self.cpu, tuning=self._choices):
             progress.stage("passes")
-            return self._build(record, separate_results(module, standard()(module)))
+            return self._build(record, module if is_standard else separate_results(module, standard()(module)))
 
     def _build(self, record: tracing.Record, module: Module) -> Program:
         check_devices(record, self.device)

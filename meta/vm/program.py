@@ -11,8 +11,8 @@ from meta.eager.seeds import zeros_of
 from meta.ir.builder import Module
 from meta.ir.type import TensorType
 from meta.records import record
+from meta.tracing.open_sizes import SizeChecks
 from meta.vm.build.executables import Loaded
-from meta.vm.dynamic_sizes import SizeChecks
 from meta.vm.lower.choose import Source
 from meta.vm.runner import Machine, Runner
 

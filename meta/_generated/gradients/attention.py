@@ -15,17 +15,17 @@ from meta.op.grad import attention as grad_attention
 from meta.op.grad.rule import GradRule, add_rules
 
 
-def _attention_with_lse(needs: Any, q: Any, k: Any, v: Any, causal: Any, scale: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
-    g0 = grad_attention.attention_grad(q, k, v, causal, scale, y_0, y_1, dy_0, dy_1) if needs[0] or needs[1] or needs[2] else (None, None, None)
-    return (g0[0], g0[1], g0[2])
+def _attention_with_lse(needs: Any, q: Any, k: Any, v: Any, causal: Any, scale: Any, bias: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
+    g0 = grad_attention.attention_grad(q, k, v, causal, scale, bias, y_0, y_1, dy_0, dy_1) if needs[0] or needs[1] or needs[2] else (None, None, None)
+    return (g0[0], g0[1], g0[2], grad_attention.attention_bias_grad(q, k, v, causal, scale, bias, y_0, y_1, dy_0, dy_1) if needs[3] else None)
 
 
-def _attention_with_lse_dx(needs: Any, q: Any, k: Any, v: Any, y: Any, lse: Any, dy: Any, causal: Any, scale: Any, z_0: Any, z_1: Any, z_2: Any, dz_0: Any, dz_1: Any, dz_2: Any) -> tuple[Any, ...]:
-    g0 = grad_attention.attention_dx_grad(q, k, v, y, lse, dy, causal, scale, dz_0, dz_1, dz_2) if needs[0] or needs[1] or needs[2] or needs[3] or needs[4] or needs[5] else (None, None, None, None, None, None)
-    return (g0[0], g0[1], g0[2], g0[3], g0[4], g0[5])
+def _attention_with_lse_dx(needs: Any, q: Any, k: Any, v: Any, y: Any, lse: Any, dy: Any, causal: Any, scale: Any, bias: Any, z_0: Any, z_1: Any, z_2: Any, dz_0: Any, dz_1: Any, dz_2: Any) -> tuple[Any, ...]:
+    g0 = grad_attention.attention_dx_grad(q, k, v, y, lse, dy, causal, scale, bias, dz_0, dz_1, dz_2) if needs[0] or needs[1] or needs[2] or needs[3] or needs[4] or needs[5] or needs[6] else (None, None, None, None, None, None, None)
+    return (g0[0], g0[1], g0[2], g0[3], g0[4], g0[5], g0[6])
 
 
 add_rules([
-    GradRule("attention_with_lse", _attention_with_lse, (0, 1, 2), saved_args=frozenset({0, 1, 2}), saved_outputs=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1}), undefined=frozenset({1})),
-    GradRule("attention_with_lse_dx", _attention_with_lse_dx, (0, 1, 2, 3, 4, 5), saved_args=frozenset({0, 1, 2, 3, 4, 5}), outputs=3, differentiable_outputs=frozenset({0, 1, 2})),
+    GradRule("attention_with_lse", _attention_with_lse, (0, 1, 2, 5), saved_args=frozenset({0, 1, 2, 5}), saved_outputs=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1}), undefined=frozenset({1})),
+    GradRule("attention_with_lse_dx", _attention_with_lse_dx, (0, 1, 2, 3, 4, 5, 8), saved_args=frozenset({0, 1, 2, 3, 4, 5, 8}), outputs=3, differentiable_outputs=frozenset({0, 1, 2})),
 ])

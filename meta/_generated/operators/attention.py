@@ -39,29 +39,31 @@ _r_attention_with_lse = _s_attention_with_lse.fast
 
 @bound_by_schema
 def attention_with_lse(
-    q: T, k: T, v: T, causal: bool = False, scale: float | None = None, *more: Any, **unknown: NoReturn,
+    q: T, k: T, v: T, causal: bool = False, scale: float | None = None, bias: T | None = None, *more: Any,
+    **unknown: NoReturn,
 ) -> tuple[T, T]:
-    """softmax(scale * q @ k^T) @ v (A. Vaswani et al., "Attention Is All You Need", 2017), and lse, the logarithm of
-    the sum of exponentials of each row of scores, for the gradient (T. Dao et al., "FlashAttention", 2022). Halves
-    are computed in float32, with lse in float32. A row whose scores are all -inf gives 0; one with a score of inf
-    or NaN gives NaN, in lse too.
+    """softmax(scale * q @ k^T + bias) @ v (A. Vaswani et al., "Attention Is All You Need", 2017), and lse, the
+    logarithm of the sum of exponentials of each row of scores, for the gradient (T. Dao et al., "FlashAttention",
+    2022). Halves are computed in float32, with lse in float32. A row whose scores are all -inf gives 0; one with a
+    score of inf or NaN gives NaN, in lse too.
     q: Queries, (..., length, features), floating.
     k: Keys, (..., other length, features).
     v: Values, (..., other length, value features).
     causal: Whether query i attends only to keys 0 to i.
     scale: Multiplies the scores; None for 1 / sqrt(features).
+    bias: Numbers added to the scores, which it broadcasts to; -inf hides a key.
     """
     if more or unknown:
-        refuse(_s_attention_with_lse, (q, k, v, causal, scale, *more), unknown)
+        refuse(_s_attention_with_lse, (q, k, v, causal, scale, bias, *more), unknown)
     try:
-        run = _r_attention_with_lse[q._type, k._type, v._type, causal, causal.__class__, scale or repr(scale), scale.__class__]
+        run = _r_attention_with_lse[q._type, k._type, v._type, causal, causal.__class__, scale or repr(scale), scale.__class__, None if bias is None else bias._type]
     except Exception:
         run = None
     if run is None or scopes.active:
-        return invoke(_s_attention_with_lse, q, k, v, causal, scale)
-    _y = run(q, k, v)
-    if q._node is not None or k._node is not None or v._node is not None:
-        return record("attention_with_lse", _y, (q, k, v, causal, scale))
+        return invoke(_s_attention_with_lse, q, k, v, causal, scale, bias)
+    _y = run(q, k, v, bias)
+    if q._node is not None or k._node is not None or v._node is not None or (bias is not None and bias._node is not None):
+        return record("attention_with_lse", _y, (q, k, v, causal, scale, bias))
     return _y
 
 
@@ -71,11 +73,11 @@ _r_attention_with_lse_dx = _s_attention_with_lse_dx.fast
 
 @bound_by_schema
 def attention_with_lse_dx(
-    q: T, k: T, v: T, y: T, lse: T, dy: T, causal: bool = False, scale: float | None = None, *more: Any,
-    **unknown: NoReturn,
+    q: T, k: T, v: T, y: T, lse: T, dy: T, causal: bool = False, scale: float | None = None, bias: T | None = None,
+    *more: Any, **unknown: NoReturn,
 ) -> tuple[T, T, T]:
-    """Gradients of attention_with_lse. With p = exp(scale * q @ k^T - lse) and ds = p * (dy @ v^T - sum(dy * y)):
-    scale * ds @ k, scale * ds^T @ q and p^T @ dy.
+    """Gradients of attention_with_lse by q, k and v. With p = exp(scale * q @ k^T + bias - lse) and ds = p * (dy @
+    v^T - sum(dy * y)): scale * ds @ k, scale * ds^T @ q and p^T @ dy.
     Aliases: scaled_dot_product_attention_dx.
     q: Queries, (..., length, features), floating.
     k: Keys, (..., other length, features).
@@ -85,18 +87,19 @@ def attention_with_lse_dx(
     dy: Gradient of the result.
     causal: Whether query i attends only to keys 0 to i.
     scale: Multiplies the scores; None for 1 / sqrt(features).
+    bias: Numbers added to the scores, which it broadcasts to; -inf hides a key.
     """
     if more or unknown:
-        refuse(_s_attention_with_lse_dx, (q, k, v, y, lse, dy, causal, scale, *more), unknown)
+        refuse(_s_attention_with_lse_dx, (q, k, v, y, lse, dy, causal, scale, bias, *more), unknown)
     try:
-        run = _r_attention_with_lse_dx[q._type, k._type, v._type, y._type, lse._type, dy._type, causal, causal.__class__, scale or repr(scale), scale.__class__]
+        run = _r_attention_with_lse_dx[q._type, k._type, v._type, y._type, lse._type, dy._type, causal, causal.__class__, scale or repr(scale), scale.__class__, None if bias is None else bias._type]
     except Exception:
         run = None
     if run is None or scopes.active:
-        return invoke(_s_attention_with_lse_dx, q, k, v, y, lse, dy, causal, scale)
-    _y = run(q, k, v, y, lse, dy)
-    if q._node is not None or k._node is not None or v._node is not None or y._node is not None or lse._node is not None or dy._node is not None:
-        return record("attention_with_lse_dx", _y, (q, k, v, y, lse, dy, causal, scale))
+        return invoke(_s_attention_with_lse_dx, q, k, v, y, lse, dy, causal, scale, bias)
+    _y = run(q, k, v, y, lse, dy, bias)
+    if q._node is not None or k._node is not None or v._node is not None or y._node is not None or lse._node is not None or dy._node is not None or (bias is not None and bias._node is not None):
+        return record("attention_with_lse_dx", _y, (q, k, v, y, lse, dy, causal, scale, bias))
     return _y
 
 

@@ -358,6 +358,44 @@ def conv2d_epilogue(
     return _y
 
 
+_s_conv2d_int8 = state(get("conv2d_int8"))
+_r_conv2d_int8 = _s_conv2d_int8.fast
+_i_conv2d_int8 = KnownItems()
+
+
+@bound_by_schema
+def conv2d_int8(
+    x: T, w: T, channels: int, fill: int = 0, stride: int | Sequence[Dim] = (1, 1),
+    padding: int | Sequence[Dim] = (0, 0), dilation: int | Sequence[Dim] = (1, 1), channels_last: bool = False,
+    *more: Any, **unknown: NoReturn,
+) -> T:
+    """conv2d of bytes, with sums in int32. Programs call it for products of quantised numbers; kernels are packed so
+    that four channels of a register of out channels are adjacent, with zeros behind the last ones.
+    x: Bytes, int8 or uint8, (batch, channels, *spatial).
+    w: Packed kernel, int8, (panels, *window, channels / 4, out channels of a panel, 4).
+    channels: Out channels; those after them, in the last panel, do not count.
+    fill: The value around x: its zero point.
+    stride: Step between windows: one int, or one per axis.
+    padding: Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right).
+    dilation: Step between the elements of a window: one int, or one per axis.
+    channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
+        (out channels, *window, channels / groups).
+    """
+    if more or unknown:
+        refuse(_s_conv2d_int8, (x, w, channels, fill, stride, padding, dilation, channels_last, *more), unknown)
+    try:
+        _k0, _k1, _k2, _known = _i_conv2d_int8[stride, padding, dilation]
+        if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
+            _known = _i_conv2d_int8.renew((stride, padding, dilation))
+        stride, padding, dilation, _k0, _k1, _k2 = _known
+        run = _r_conv2d_int8[x._type, w._type, channels, channels.__class__, fill, fill.__class__, _k0, _k1, _k2, channels_last, channels_last.__class__]
+    except Exception:
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_conv2d_int8, x, w, channels, fill, stride, padding, dilation, channels_last)
+    return run(x, w)
+
+
 _s_conv2d_packed = state(get("conv2d_packed"))
 _r_conv2d_packed = _s_conv2d_packed.fast
 _i_conv2d_packed = KnownItems()

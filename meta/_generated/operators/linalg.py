@@ -58,6 +58,30 @@ def dense(x: T, w: T, bias: T | None = None, *more: Any, **unknown: NoReturn) ->
     return _y
 
 
+_s_dense_int8 = state(get("dense_int8"))
+_r_dense_int8 = _s_dense_int8.fast
+
+
+@bound_by_schema
+def dense_int8(x: T, w: T, columns: int, *more: Any, **unknown: NoReturn) -> T:
+    """dense of bytes, with sums in int32: (..., m, k) to (..., m, columns). Programs call it for products of
+    quantised numbers; weights are packed so that four terms of a register of columns are adjacent, with zeros
+    behind the last ones.
+    x: Bytes, int8 or uint8, (..., m, k).
+    w: Packed weights, int8, (panels, k / 4, columns of a panel, 4).
+    columns: Columns of the result; those after them, in the last panel, do not count.
+    """
+    if more or unknown:
+        refuse(_s_dense_int8, (x, w, columns, *more), unknown)
+    try:
+        run = _r_dense_int8[x._type, w._type, columns, columns.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_dense_int8, x, w, columns)
+    return run(x, w)
+
+
 _s_dequantize_weight = state(get("dequantize_weight"))
 _r_dequantize_weight = _s_dequantize_weight.fast
 

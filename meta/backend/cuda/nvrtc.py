@@ -6,6 +6,7 @@ of their digits. `install` replaces that callback.
 
 from __future__ import annotations
 
+import struct
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -89,6 +90,35 @@ def compile_source(code: str) -> bytes:
     nvrtc.nvrtcGetCUBIN(program, binary)
     nvrtc.nvrtcDestroyProgram(program)
     return bytes(binary)
+
+
+def stack_sizes(cubin: bytes) -> dict[str, int]:
+    """The bytes of local memory that a thread of each kernel of a cubin needs. The driver reserves as many for every
+    thread that the GPU can hold, and keeps them: 32 KiB are 8 GiB where 132 multiprocessors have 2048 threads each.
+
+    Read from the attributes of kernels in the sections `.nv.info`, as `cuobjdump -elf` shows them."""
+    minimum_stack, with_value, row, symbol_row = 0x12, 4, 64, 24
+    (table,) = struct.unpack_from("<Q", cubin, 0x28)
+    count = struct.unpack_from("<H", cubin, 0x3C)[0]
+    # Of each section: type, offset, bytes, and the section that it refers to.
+    sections = [struct.unpack_from("<4xI16xQQI", cubin, table + row * i) for i in range(count)]
+    symbols = next(each for each in sections if each[0] == 2)
+    names = sections[symbols[3]][1]
+
+    def name(symbol: int) -> str:
+        start = names + struct.unpack_from("<I", cubin, symbols[1] + symbol_row * symbol)[0]
+        return cubin[start : cubin.index(0, start)].decode()
+
+    sizes: dict[str, int] = {}
+    for kind, offset, length, _ in sections:
+        end = offset + length if kind == 0x70000000 else offset
+        while offset < end:
+            form, attribute, width = struct.unpack_from("<BBH", cubin, offset)
+            if form == with_value and attribute == minimum_stack:
+                symbol, size = struct.unpack_from("<II", cubin, offset + 4)
+                sizes[name(symbol)] = size
+            offset += 4 + (width if form == with_value else 0)
+    return sizes
 
 
 def _first_error(log: str) -> str:

@@ -115,11 +115,13 @@ class OperationGraph:
         )
 
     def output(
-        self, tensor: Any, number: int, shape: Sequence[int], dtype: str = "", *, channels_last: bool = False
-    ) -> None:
+        self, tensor: Any, number: int, shape: Sequence[int], dtype: str = "", *, channels_last: bool = False,
+        strides: Sequence[int] | None = None,
+    ) -> None:  # fmt: skip
         """Declare a tensor of the graph an output, with the strides of `input`."""
         tensor.set_output(True).set_uid(number).set_data_type(data_type(dtype or self.dtype))
-        strides = channels_last_strides(shape) if channels_last else row_major_strides(shape)
+        if strides is None:
+            strides = channels_last_strides(shape) if channels_last else row_major_strides(shape)
         tensor.set_dim(list(shape)).set_stride(list(strides))
 
     def build_plans(self, avoid: Sequence[str] = ()) -> range:

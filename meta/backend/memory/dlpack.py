@@ -54,14 +54,16 @@ def _import_tensor(exporter: Any) -> Any:
     tvm_ffi = ffi()
     kind, index = map(int, exporter.__dlpack_device__())
     alignment = 0 if kind in cpu_kinds else ALIGNMENT
+    if hasattr(exporter, "contiguous"):  # a refusal by tvm-ffi takes longer than the copy
+        exporter = exporter.contiguous()
     if kind not in cpu_kinds:
         exporter = _OrderedExporter(exporter, device(f"{_KIND_OF_DLPACK.get(kind, 'cuda')}:{index}"))
     try:
         return tvm_ffi.from_dlpack(exporter, require_alignment=alignment, require_contiguous=True)
     except (ValueError, RuntimeError, BufferError, TypeError) as error:
-        # The library that owns strided, misaligned or read-only memory makes the copy.
-        if hasattr(exporter, "contiguous") and hasattr(exporter, "clone"):
-            return tvm_ffi.from_dlpack(exporter.contiguous().clone())
+        # The library that owns misaligned or read-only memory makes the copy.
+        if hasattr(exporter, "clone"):
+            return tvm_ffi.from_dlpack(exporter.clone())
         return _copy_by_numpy(exporter, error)
 
 
@@ -77,9 +79,6 @@ class _OrderedExporter:
 
     def __dlpack_device__(self) -> Any:
         return self._exporter.__dlpack_device__()
-
-    def contiguous(self) -> Any:
-        return self._exporter.contiguous()
 
     def clone(self) -> Any:
         return self._exporter.clone()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,6 @@ from meta.records import record
 
 if TYPE_CHECKING:
     from meta.ir.expr import CallInfo
-    from meta.ir.layout import StridedLayout
 
 Kernel = Callable[..., Any]
 
@@ -53,19 +52,19 @@ class Native:
 def kernel(payload: Any, call: CallInfo) -> Kernel:
     """The payload as `kernel(*inputs, *outputs)` on raw tensors."""
     if isinstance(payload, Native):
-        return (None if call.layouts else payload.build(call)) or kernel(payload.other, call)
+        return (None if call.orders else payload.build(call)) or kernel(payload.other, call)
     is_built = isinstance(payload, Specialised)
     return on_torch(payload.build(call) if is_built else bind(payload, call, "its torch implementation"), call)
 
 
 def on_torch(function: Callable[..., Any], call: CallInfo) -> Kernel:
     """`function(*inputs, *outputs)` on torch tensors as a kernel on raw tensors, on the current stream of a GPU.
-    Operands with a layout are views.
+    Operands with a layout and results in an order are views.
 
     The GPU need not be torch's current one, which ATen's kernels set themselves; see `on_device`."""
     types = (*call.tensors(), *call.outputs())
-    if call.layouts:
-        function = _on_parts(function, call.layouts)
+    if call.layouts or call.orders:
+        function = _on_parts(function, call)
     if any(is_complex(t.dtype) for t in types):
         run = _on_complex_views(function, [is_complex(t.dtype) for t in types])
     else:
@@ -73,14 +72,17 @@ def on_torch(function: Callable[..., Any], call: CallInfo) -> Kernel:
     return _on_stream(run, call.device) if call.device.kind == "cuda" else run
 
 
-def _on_parts(function: Callable[..., Any], layouts: Sequence[StridedLayout | None]) -> Callable[..., Any]:
-    """`function` on views of its first arguments."""
-    parts = [(i, each.shape, each.strides, each.offset) for i, each in enumerate(layouts) if each is not None]
+def _on_parts(function: Callable[..., Any], call: CallInfo) -> Callable[..., Any]:
+    """`function` on views of its arguments, by the layouts and orders of a call."""
+    parts = [(i, each.shape, each.strides, each.offset) for i, each in enumerate(call.layouts) if each is not None]
+    places = call.result_axes()
 
     def run(*tensors: torch.Tensor) -> Any:
         views = list(tensors)
         for i, shape, strides, offset in parts:
             views[i] = tensors[i].as_strided(shape, strides, offset)
+        for i, axes in places:
+            views[i] = tensors[i].permute(axes)
         return function(*views)
 
     return run

@@ -12,6 +12,7 @@ from typing import Any, Final
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.intrinsic import dtype_of
+from meta.backend.tvm.te.dots import DOT, expand_dots
 from meta.backend.tvm.te.philox import PHILOX
 from meta.backend.tvm.te.philox_expansion import expand, share_blocks
 from meta.backend.tvm.workarounds.bfloat16 import bits_of_bfloat16, serialize_bfloat16_copies
@@ -128,6 +129,7 @@ _OF_HOST: Final = (
 _RANDOM_BITS: Final = _Change(expand, (PHILOX,))
 _END_OF_HOST: Final = (
     _Change(_without_entry),
+    _Change(expand_dots, (DOT,)),
     _Change(share_blocks, (PHILOX,)),
     _RANDOM_BITS,
     _Change(values_in_registers, ("Let",)),

@@ -70,7 +70,10 @@ struct meta_program_code {
   const char *(*missing)(void);
 };
 
-enum { META_TEXT = 320 };
+enum { META_TEXT = 320, META_DTYPES = META_COMPLEX64 + 1 };
+
+/* The names of dtypes in the safetensors format, by meta_dtype. */
+extern const char *const meta_dtype_names[META_DTYPES];
 
 /* Slots whose memory is not theirs, or is freed at the end of a run; and of weights that are loaded. */
 typedef enum { META_BORROWED = 0, META_TEMPORARY, META_LOADED } meta_slot;

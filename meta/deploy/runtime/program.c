@@ -257,10 +257,16 @@ size_t meta_program_memory(const meta_program *program) { return program == NULL
 /* More elements than memory has: of open sizes that a caller cannot mean. */
 #define MOST_ELEMENTS (sizeof(void *) > 4 ? INT64_C(1) << 48 : INT64_C(1) << 31)
 
+const char *const meta_dtype_names[META_DTYPES] = {"BOOL", "U8",  "U16",  "U32", "U64", "I8",  "I16",
+                                                   "I32",  "I64", "F16", "BF16", "F32", "F64", "C64"};
+
 static int check_tensor(meta_program *program, const meta_parameter *parameter, const meta_tensor *tensor) {
-  if (tensor->dtype != parameter->dtype)
-    return meta_fail(program, META_ERROR_DTYPE, "'%s' has dtype %d; expected %d", parameter->name, (int)tensor->dtype,
-                     (int)parameter->dtype);
+  if (tensor->dtype != parameter->dtype) {
+    int is_known = tensor->dtype >= 0 && tensor->dtype < META_DTYPES;
+    return meta_fail(program, META_ERROR_DTYPE, "'%s' has dtype %s; expected %s", parameter->name,
+                     is_known ? meta_dtype_names[tensor->dtype] : "unknown",
+                     meta_dtype_names[parameter->dtype]);
+  }
   if (tensor->ndim != parameter->ndim)
     return meta_fail(program, META_ERROR_SHAPE, "'%s' has %d axes; expected %d", parameter->name, (int)tensor->ndim,
                      (int)parameter->ndim);
@@ -340,6 +346,9 @@ static int place_results(meta_program *program, const meta_tensor *results, int3
   return status;
 }
 
+/* Where inputs without elements are, whose data may be NULL: programs compute addresses in them. */
+static _Alignas(META_ALIGNMENT) char nothing[META_ALIGNMENT];
+
 static int prepare(meta_program *program, const meta_tensor *inputs, int count, const meta_tensor *results,
                    int result_count) {
   const meta_program_code *code = program->code;
@@ -353,7 +362,7 @@ static int prepare(meta_program *program, const meta_tensor *inputs, int count, 
   for (int32_t i = 0; i < count; ++i) {
     int status = check_tensor(program, &code->parameters[i], &inputs[i]);
     if (status) return status;
-    meta_place(program, (uint32_t)(1 + i), inputs[i].data);
+    meta_place(program, (uint32_t)(1 + i), inputs[i].data == NULL ? nothing : inputs[i].data);
   }
   for (int32_t i = expected; i < first; ++i)
     if (program->kinds[1 + i] != META_LOADED)

@@ -12,10 +12,6 @@ enum {
   MAX_DEPTH = 16
 };
 
-static const char *const dtype_names[] = {"BOOL", "U8",  "U16",  "U32", "U64", "I8", "I16",
-                                          "I32",  "I64", "F16", "BF16", "F32", "F64", "C64"};
-enum { DTYPES = sizeof dtype_names / sizeof *dtype_names };
-
 /* A file, or memory. read: a pointer, so that programs that use no files are linked without them. */
 typedef struct source {
   int (*read)(const struct source *source, uint64_t offset, void *target, size_t bytes);
@@ -173,8 +169,8 @@ static int read_fields(cursor_t *c, entry_t *entry) {
     if (!strcmp(key, "dtype")) {
       if (read_string(c, dtype, sizeof dtype)) return -1;
       entry->dtype = -1;
-      for (int i = 0; i < DTYPES; ++i)
-        if (!strcmp(dtype, dtype_names[i])) entry->dtype = i;
+      for (int i = 0; i < META_DTYPES; ++i)
+        if (!strcmp(dtype, meta_dtype_names[i])) entry->dtype = i;
       seen |= 1;
     } else if (!strcmp(key, "shape")) {
       if (read_shape(c, entry)) return -1;
@@ -202,7 +198,8 @@ static int32_t find(const meta_program *program, const char *name) {
 static int check_entry(meta_program *program, const entry_t *entry, const meta_parameter *parameter) {
   if (entry->dtype != parameter->dtype)
     return meta_fail(program, META_ERROR_DTYPE, "'%s' is %s in the file; expected %s", parameter->name,
-                     entry->dtype < 0 ? "of an unknown dtype" : dtype_names[entry->dtype], dtype_names[parameter->dtype]);
+                     entry->dtype < 0 ? "of an unknown dtype" : meta_dtype_names[entry->dtype],
+                     meta_dtype_names[parameter->dtype]);
   if (entry->ndim != parameter->ndim)
     return meta_fail(program, META_ERROR_SHAPE, "'%s' has %d axes in the file; expected %d", parameter->name,
                      (int)entry->ndim, (int)parameter->ndim);
@@ -358,7 +355,7 @@ static void put_header(sink_t *sink, const meta_program *program, int updated) {
     if (!is_written(program, i, updated)) continue;
     put(sink, ",");
     put_string(sink, parameter->name);
-    put(sink, ":{\"dtype\":\"%s\",\"shape\":[", dtype_names[parameter->dtype]);
+    put(sink, ":{\"dtype\":\"%s\",\"shape\":[", meta_dtype_names[parameter->dtype]);
     for (int32_t axis = 0; axis < parameter->ndim; ++axis)
       put(sink, axis ? ",%lld" : "%lld", (long long)parameter->shape[axis]);
     uint64_t end = offset + bytes_of(program, i);

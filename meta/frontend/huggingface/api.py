@@ -23,12 +23,13 @@ from meta.frontend.examination import (
     problem_text,
 )
 from meta.frontend.huggingface.folder import ModelFolder, read_folder
+from meta.frontend.quantized import scale_problem
 from meta.model.names import torch_arrays
 from meta.models.bert import Bert
 from meta.models.blocks import ACTIVATIONS, PretrainedModel
 from meta.models.gpt2 import GPT2
 from meta.models.llama import VARIANTS, Llama
-from meta.models.quantized import QuantizedWeight, WeightFormat, replace_layers, scale_problem, weight_format
+from meta.models.quantized import QuantizedWeight, WeightFormat, replace_layers, weight_format
 from meta.models.t5 import T5
 from meta.records import record
 from meta.schema.annotations import explained

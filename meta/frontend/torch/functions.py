@@ -21,6 +21,7 @@ from meta.frontend.torch.aten.storage import BY_STRIDES
 from meta.frontend.torch.control_flow import HIGHER_ORDER
 from meta.frontend.torch.errors import TorchProgramError, UnsupportedError
 from meta.frontend.torch.nodes import Graph, GraphNode, subgraphs
+from meta.frontend.torch.quantized import QUANTIZED
 from meta.frontend.torch.sizes import modulo, power
 from meta.frontend.torch.twins import find_twin
 from meta.limits import MAX_DIMENSION
@@ -70,6 +71,8 @@ def _function(node: GraphNode) -> Function | None:
         return _of_aten(node)
     if node.operator == "operator.getitem":
         return operator.getitem
+    if node.namespace == "quantized_decomposed":
+        return QUANTIZED.get(node.base)
     if node.namespace == "prims":
         return PRIMS.get(node.base)
     if node.operator in PYTHON:

@@ -38,6 +38,18 @@ def _dense(call: TypedCall) -> str:
     return "B k, n k, n -> B n" if call["bias"] is None else "B _, n _, n -> B n"
 
 
+def _attention(form: str) -> Rule:
+    """A bias has the batch of the queries, or none."""
+
+    def rule(call: TypedCall) -> str | None:
+        operands, results = form.split(" -> ")
+        lead = () if call["bias"] is None else tuple(call["bias"].shape[:-2])
+        labels = "*" if all(n == 1 for n in lead) else "B _ _" if lead == tuple(call["q"].shape[:-2]) else None
+        return labels and f"{operands}, {labels} -> {results}"
+
+    return rule
+
+
 def _class_loss(form: str) -> Rule:
     """c: the classes, which vectors of predictions have as their only axis.  t: the targets.  y: the results."""
 
@@ -164,9 +176,8 @@ _POOLED, _POOLED_DX = "n c * -> n c *", "n c *, n c * -> n c *"
 FORMS: Final[Mapping[str, Rule | str]] = {
     "matmul": _matmul, "dense": _dense,
     "dequantize_weight": "R _, R _ -> R _", "quantized_dense": "B _, n _, n _, n -> B n",
-    "attention_with_lse": "B _ _, B _ _, B _ _ -> B _ _, B _",
-    "attention_with_lse_dx":
-        "B _ _, B _ _, B _ _, B _ _, B _, B _ _ -> B _ _, B _ _, B _ _",
+    "attention_with_lse": _attention("B _ _, B _ _, B _ _ -> B _ _, B _"),
+    "attention_with_lse_dx": _attention("B _ _, B _ _, B _ _, B _ _, B _, B _ _ -> B _ _, B _ _, B _ _"),
     **_ranks({
         "conv{rank}d": _layout("{x}, g * -> {x}"), "conv{rank}d_transpose": "n g *, g * -> n g *",
         "conv{rank}d_dx": _layout("g *, {x} -> {x}"), "conv{rank}d_dw": _layout("{x}, {x} -> g *"),

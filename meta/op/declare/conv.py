@@ -151,6 +151,21 @@ def conv2d_packed(
     return _with_epilogue(x, w, bias, other, channels, shape)
 
 
+@declare("conv2d_int8", schema=schema.conv_int8, pattern="out_ewise_fusable", amp="keep")
+def conv2d_int8(
+    x: TensorType, w: TensorType, channels: int, fill: int, stride: _Ints, padding: _Ints, dilation: _Ints,
+    channels_last: bool,
+) -> TensorType:  # fmt: skip
+    """conv2d of bytes, with sums in int32. Programs call it for products of quantised numbers; kernels are packed so
+    that four channels of a register of out channels are adjacent, with zeros behind the last ones."""
+    layout = "(panels, height, width, channels / 4, panel size, 4)"
+    rules.require_packed_bytes(x, w, 6, layout, channels, x.shape[-1 if channels_last else 1])
+    rules.require_held(fill, x.dtype)
+    window = windows.channels_moved((channels, x.shape[-1 if channels_last else 1], *w.shape[1:3]), channels_last)
+    shape = _conv_shape(2, x.shape, window, stride, padding, dilation, 1, channels_last)
+    return tensor_type(shape, "int32", x.device)
+
+
 def _with_epilogue(
     x: TensorType, w: TensorType, bias: TensorType | None, other: TensorType | None, channels: Dim, shape: Shape
 ) -> TensorType:

@@ -89,6 +89,16 @@ def dense(x: TensorType, w: TensorType, bias: TensorType | None) -> TensorType:
     return x.with_shape((*x.shape[:-1], n))
 
 
+@declare("dense_int8", schema=linalg.dense_int8, pattern="out_ewise_fusable", amp="keep")
+def dense_int8(x: TensorType, w: TensorType, columns: int) -> TensorType:
+    """dense of bytes, with sums in int32: (..., m, k) to (..., m, columns). Programs call it for products of quantised
+    numbers; weights are packed so that four terms of a register of columns are adjacent, with zeros behind the last
+    ones."""
+    rules.require(x.ndim >= 2, f"'x' has shape {rules.show(x.shape)}", "(..., m, k)")
+    rules.require_packed_bytes(x, w, 4, "(panels, k / 4, panel size, 4)", columns, x.shape[-1])
+    return tensor_type((*x.shape[:-1], columns), "int32", x.device)
+
+
 def _weights(w: TensorType, scale: TensorType) -> Dim:
     """The number of weights in a row."""
     rules.same_device(w, scale)

@@ -9,9 +9,11 @@ import meta
 from meta.op.decomposition import decomposition
 
 
-def _scores(q: Any, k: Any, causal: bool, factor: float) -> Any:
-    """The scaled scores, -inf where a key is behind the query."""
+def _scores(q: Any, k: Any, causal: bool, factor: float, bias: Any) -> Any:
+    """The scaled scores with the bias, -inf where a key is behind the query."""
     scores = meta.matmul(q, k, False, True) * factor
+    if bias is not None:
+        scores = scores + bias
     if not causal:
         return scores
     rows, columns = (meta.arange(0, x.shape[-2], 1, "int64", x.device) for x in (q, k))
@@ -30,11 +32,11 @@ def _finite(rows: Any) -> Any:
 
 
 @decomposition("attention_with_lse")
-def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None) -> tuple[Any, Any] | None:
+def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None, bias: Any) -> tuple[Any, Any] | None:
     factor = _factor(q, scale)
     if factor is None:
         return None
-    scores = _scores(q, k, causal, factor)
+    scores = _scores(q, k, causal, factor, bias)
     highest = _finite(meta.max(scores, (-1,), True))
     powers = meta.exp(scores - highest)
     total = meta.sum(powers, (-1,), True)
@@ -44,12 +46,12 @@ def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None) -> tupl
 
 @decomposition("attention_with_lse_dx")
 def attention_dx(
-    q: Any, k: Any, v: Any, y: Any, lse: Any, dy: Any, causal: bool, scale: float | None
+    q: Any, k: Any, v: Any, y: Any, lse: Any, dy: Any, causal: bool, scale: float | None, bias: Any
 ) -> tuple[Any, ...] | None:
     factor = _factor(q, scale)
     if factor is None:
         return None
-    p = meta.exp(_scores(q, k, causal, factor) - _finite(meta.expand_dims(lse, (-1,))))
+    p = meta.exp(_scores(q, k, causal, factor, bias) - _finite(meta.expand_dims(lse, (-1,))))
     dp = meta.matmul(dy, v, False, True)
     ds = p * (dp - meta.sum(dy * y, (-1,), True)) * factor
     return meta.matmul(ds, k), meta.matmul(ds, q, True, False), meta.matmul(p, dy, True, False)

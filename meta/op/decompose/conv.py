@@ -7,7 +7,7 @@ from typing import Any
 
 import meta
 from meta.op import windows
-from meta.op.decomposition import decompose
+from meta.op.decomposition import decompose, decomposition
 
 _CONV = {1: meta.conv1d, 2: meta.conv2d, 3: meta.conv3d}
 _TRANSPOSE = {1: meta.conv1d_transpose, 2: meta.conv2d_transpose, 3: meta.conv3d_transpose}
@@ -70,3 +70,19 @@ def _last(x: Any) -> Any:
 
 for _rank in (1, 2, 3):
     decompose({f"conv{_rank}d_dx": _convolution_dx(_rank), f"conv{_rank}d_dw": _convolution_dw(_rank)})
+
+
+@decomposition("conv2d_int8", wide=False)
+def conv2d_int8(
+    x: Any, w: Any, channels: int, fill: int, stride: Any, padding: Any, dilation: Any, channels_last: bool
+) -> Any:
+    """The convolution of x - fill, which is 0 around x, and then what fill adds to each channel."""
+    panels, *window, quads, width, _ = w.shape
+    rows = meta.reshape(meta.transpose(w, (0, 4, 1, 2, 3, 5)), (panels * width, *window, quads * 4))
+    kernel = meta.strided_slice(rows, (0, 0, 0, 0), (channels, *window, x.shape[-1 if channels_last else 1]))
+    kernel = meta.cast(kernel, "int32")
+    total = meta.cast(meta.sum(kernel, (1, 2, 3)), "int32") * fill
+    if not channels_last:
+        kernel, total = meta.transpose(kernel, (0, 3, 1, 2)), meta.reshape(total, (channels, 1, 1))
+    y = meta.conv2d(meta.cast(x, "int32") - fill, kernel, stride, padding, dilation, 1, channels_last)
+    return y + total

@@ -38,3 +38,11 @@ def dequantize_weight(w: Any, scale: Any, dtype: str) -> Any:
 @decomposition("quantized_dense", wide=False)
 def quantized_dense(x: Any, w: Any, scale: Any, bias: Any) -> Any:
     return meta.dense(x, meta.dequantize_weight(w, scale, x.dtype), bias)
+
+
+@decomposition("dense_int8", wide=False)
+def dense_int8(x: Any, w: Any, columns: int) -> Any:
+    panels, quads, width, _ = w.shape
+    rows = meta.reshape(meta.transpose(w, (0, 2, 1, 3)), (panels * width, quads * 4))
+    weights = meta.strided_slice(rows, (0, 0), (columns, x.shape[-1]))
+    return meta.dense(meta.cast(x, "int32"), meta.cast(weights, "int32"))

@@ -23,6 +23,8 @@ def matmul_dx2(x1: Tensor, x2: TensorType, transpose_a: bool, transpose_b: bool,
     """x1^T @ dy (or its transpose), summed over broadcast batch axes."""
     if x1.ndim == 1 or x2.ndim == 1:
         return _vector_dx2(x1, x2, transpose_a, transpose_b, dy)
+    if x2.ndim == 2 < x1.ndim and not transpose_a:  # one product of all rows, no sum over batches
+        x1, dy = _flatten_rows(x1, x1.shape[-1]), _flatten_rows(dy, dy.shape[-1])
     if transpose_b:
         return fit(meta.matmul(dy, x1, True, transpose_a), x2)
     return fit(meta.matmul(x1, dy, not transpose_a, False), x2)

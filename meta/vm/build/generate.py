@@ -28,17 +28,19 @@ from meta.vm.lower.calls import RELEASE
 from meta.vm.lower.choose import Choice, Source
 from meta.vm.lower.translate import Lowered, lower
 from meta.vm.plan.fusion import sequence
-from meta.vm.plan.pipeline import Planned, plan
+from meta.vm.plan.pipeline import Lift, Planned, plan
 
 
-def plan_source(source: Source, *, fuse: bool, lowered: Lowered | None = None, arena: bool = False) -> Planned:
+def plan_source(
+    source: Source, *, fuse: bool, lowered: Lowered | None = None, arena: bool = False, lift: Lift | None = None
+) -> Planned:
     """The program lowered and planned. lowered: its Relax module, where it exists already.
-    arena: the caller provides the memory of a program of straight-line code."""
+    arena: the caller provides the memory of a program of straight-line code.  lift: see `plan`."""
     progress.stage("lower operators")
     with source.compiling():
         lowered = lowered or lower(source)
         with compiling("vm"):
-            return plan(source, lowered, source.target, fuse=fuse, arena=arena)
+            return plan(source, lowered, source.target, fuse=fuse, arena=arena, lift=lift)
 
 
 def build_module(source: Source, planned: Planned, *, mode: str = "") -> Any:
@@ -211,7 +213,7 @@ def run_first_calls(source: Source) -> None:
     slow = [c for c in slow if _takes_any_values(c)]
     for info, implementation in ((c.info, c.implementation) for c in slow):
         with suppress(Exception):
-            tensors = [allocation.allocator(t)() for t in (*info.sources(), *info.outputs())]
+            tensors = [allocation.allocator(t)() for t in (*info.sources(), *info.destinations())]
             implementation.dialect.kernel(implementation, info)(*tensors)
     if slow:
         memory_pool.empty_cache(source.device)  # the program's tensors have other sizes

@@ -71,7 +71,7 @@ def packed_name(choice: Choice) -> str:
     info = choice.info
     implementation = choice.implementation
     version = implementation.identity or implementation.generation
-    facts = repr((info.args, info.out, info.device, version, info.layouts))
+    facts = repr((info.args, info.out, info.device, version, info.layouts, info.orders))
     checked = ".checked" if choice.checked else ""
     return f"meta.{implementation.name}{checked}.{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
 
@@ -117,7 +117,8 @@ class Choices:
         """Choose for a call; raises DispatchError when no dialect accepts it, DeviceError for another device."""
         if isinstance(call.op, LoopOp):
             return
-        asked, layouts = (call.op.call, call.op.layouts) if isinstance(call.op, StridedOp) else (call, ())
+        op = call.op
+        asked, places = (op.call, (op.layouts, op.orders)) if isinstance(op, StridedOp) else (call, ((), ()))
         if not isinstance(asked.op, ForeignOp):
             check_registered(asked.op)
         if isinstance(asked.op, (Var, GlobalVar)) or asked.op.view:
@@ -126,10 +127,10 @@ class Choices:
             self.open.append(asked)
             return
         args = arg_types(asked.args)
-        key = (asked.op.name, asked.dialect, args, repr((args, layouts)), asked.type)
+        key = (asked.op.name, asked.dialect, args, repr((args, places)), asked.type)
         choice = self._by_types.get(key)
         if choice is None:
-            info = CallInfo(cast(Op, asked.op), args, asked.type, self._device(asked), layouts)
+            info = CallInfo(cast(Op, asked.op), args, asked.type, self._device(asked), *places)
             checked = positions.checks_always() and positions.is_checked(info)
             choice = self._by_types[key] = replace(self._choose(info, asked.dialect), checked=checked)
         self.by_call[call] = choice

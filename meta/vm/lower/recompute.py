@@ -6,6 +6,7 @@ If y were computed once, both kernels would read 4 bytes an element, and a third
 its own instead, which Relax fuses with it, and y needs no memory.
 
 The same holds of x and y of one size if only such kernels read y: it is not written, and x lives as long as y would.
+A slice is of one size with what it reads.
 """
 
 from __future__ import annotations
@@ -72,10 +73,13 @@ def _recipe(binding: Binding, unwritten: bool, recipes: Mapping[Var, _Recipe], c
         return None
     tensors: list[Any] = [leaf for leaf in leaves_of(call.args) if isinstance(leaf, (Var, Constant))]
     # An operator without operands, such as arange, computes its elements from their positions.
-    if call.op.pattern not in ("elemwise", "broadcast") and not (call.op.pattern == "injective" and not tensors):
+    is_slice, pattern = call.op_name == "strided_slice", call.op.pattern
+    if pattern not in ("elemwise", "broadcast") and not (pattern == "injective" and (is_slice or not tensors)):
         return None
     parts = [recipes.get(t) for t in tensors]
     read = sum(part.read if part else t.type.nbytes for part, t in zip(parts, tensors, strict=True))
+    if is_slice:
+        read = read * kind.nbytes // max(tensors[0].type.nbytes, 1)
     length = 1 + sum(part.length for part in parts if part)
     most = limits.UNWRITTEN_SHARE if unwritten else limits.RECOMPUTED_SHARE
     return _Recipe(call, read, length) if read <= most * kind.nbytes and length <= limits.RECOMPUTED_OPERATORS else None

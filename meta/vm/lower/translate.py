@@ -11,7 +11,7 @@ from meta.backend.memory.numpy_arrays import as_pairs
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.kernel import ComputeCall, compute_key, identifier
 from meta.backend.tvm.shape_generic import spec
-from meta.backend.tvm.spec import KernelSpec, SizeSpec
+from meta.backend.tvm.spec import KernelSpec, SizeSpec, TensorSpec
 from meta.backend.tvm.target import knobs_of
 from meta.dim import Dim, SymDim, compute
 from meta.errors import IRError, NotSupportedError
@@ -31,6 +31,8 @@ from meta.vm.lower.recompute import TAKERS, recomputed
 
 _OP_PATTERN = {"opaque": 8, "softmax": 8}
 """Relax's numbers for patterns that its own analysis of loops must not decide."""
+ELEMENTWISE: Final = "meta.elementwise"
+"""Of kernels that fuse with the product before them, which Relax takes for broadcasts where an axis has the size 1."""
 _REDUCTION: Final = 3
 """Relax's number for reductions that fuse with the elementwise operators before them, which have more elements than
 those after. On the CPU only reductions of such operators have it; kernels of others can fuse with those after."""
@@ -256,7 +258,7 @@ class Lowering:
             for i, arg in enumerate(call.args)
             for leaf in ((arg,) if i in sizes else _tensors((arg,)))
         ]
-        outs = [scope.types.type(t) for t in choice.info.outputs()]
+        outs = [scope.types.type(t) for t in choice.info.destinations()]
         args = tvm.RelaxTuple(operands)
         if choice.compiled:
             kernel = self.tir(choice, sizes, not self.feeding.isdisjoint(_tensors(call.args)))
@@ -366,9 +368,16 @@ def prim_func(kernel_spec: KernelSpec, is_fed: bool) -> Any:
         results = kernel_spec.compute(*call.arguments, **call.options)
     func = call.function(results).function.without_attr("global_symbol")
     takes_sizes = any(isinstance(arg, SizeSpec) for arg in kernel_spec.args)
-    own = _REDUCTION if is_fed else _OP_PATTERN.get(kernel_spec.pattern)
-    pattern = _OP_PATTERN["opaque"] if takes_sizes else own
-    return func if pattern is None else func.with_attr("op_pattern", pattern)
+    pattern = _OP_PATTERN["opaque"] if takes_sizes else _REDUCTION if is_fed else _OP_PATTERN.get(kernel_spec.pattern)
+    if pattern is None:
+        return func.with_attr(ELEMENTWISE, True) if _is_elementwise(kernel_spec) else func
+    return func.with_attr("op_pattern", pattern)
+
+
+def _is_elementwise(kernel_spec: KernelSpec) -> bool:
+    """Whether some operand has the shape of the result, whose elements are computed from its elements one by one."""
+    shapes = [arg.shape for arg in kernel_spec.args if isinstance(arg, TensorSpec)]
+    return kernel_spec.pattern in ("elemwise", "broadcast") and kernel_spec.outs[0].shape in shapes
 
 
 def _feeding(module: Module) -> Iterator[Var]:

@@ -34,7 +34,7 @@ from meta.backend.tvm.kernel import schedule_key
 from meta.backend.tvm.schedule.patterns import schedule
 from meta.backend.tvm.target import knobs_of
 from meta.dtype import itemsize
-from meta.vm.lower.translate import Lowered
+from meta.vm.lower.translate import ELEMENTWISE, Lowered
 from meta.vm.plan.relax import is_group
 
 
@@ -67,7 +67,7 @@ def grouped(lowered: Lowered, fuse: bool, *, on_gpu: bool) -> tuple[Any, dict[st
     if not fuse:
         return lowered.module, kernels
     module = _without_dead_code(lowered.module)  # a dead user of a tensor would keep it from being fused
-    module = sequence("ConvertToDataflow", "AnnotateTIROpPattern")(module)
+    module = _with_elementwise(sequence("ConvertToDataflow", "AnnotateTIROpPattern")(module))
     with tvm.PassContext(config={"relax.FuseOps.max_depth": limits.FUSED_OPERATORS}):
         fused = fuse_operators(module)
         if on_gpu:
@@ -80,6 +80,15 @@ def grouped(lowered: Lowered, fuse: bool, *, on_gpu: bool) -> tuple[Any, dict[st
             if 2 * sum(map(len, pieces.values())) < distinct:
                 fused, groups = cut, pieces
     return fused, kernels | groups
+
+
+def _with_elementwise(module: Any) -> Any:
+    """The module with the pattern of elementwise kernels corrected."""
+    functions = {
+        name: f.with_attr("op_pattern", 0) if isinstance(f, tvm.PrimFunc) and f.attrs and ELEMENTWISE in f.attrs else f
+        for name, f in module.functions.items()
+    }
+    return tvm.IRModule(functions, attrs=module.attrs)
 
 
 def _groups(module: Any, kernels: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:

@@ -161,13 +161,15 @@ class ObjectCall:
     that the callee provides. They may be its operands.
 
     expression: the value in Relax.  operands: its free variables, and the values of those.
-    result: the value that it returns.  kind: its type in Relax.  checks: whether it is a check of sizes."""
+    result: the value that it returns.  kind: its type in Relax.  checks: whether it is a check of sizes.
+    workspaces: memory that only the call uses, in C."""
 
     expression: Any
     operands: dict[Any, Value]
     result: Value
     kind: Any
     checks: bool = False
+    workspaces: tuple[Tensor, ...] = ()
 
     @property
     def reads(self) -> list[Operand]:
@@ -175,7 +177,7 @@ class ObjectCall:
 
     @property
     def results(self) -> list[Tensor]:
-        return [operand.tensor for operand in leaves(self.result)]
+        return [*(operand.tensor for operand in leaves(self.result)), *self.workspaces]
 
 
 Step: TypeAlias = "KernelCall | ObjectCall"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ from meta.vm.plan.kernels import Destinations, KernelList, PlannedBytes, leaves
 from meta.vm.plan.memory import assign_memory, planned_bytes, update_in_place, write_over_operands
 from meta.vm.plan.relax import ListEmitter, read_functions
 from meta.vm.plan.verify import expected_values, verify
+
+Lift = Callable[[KernelList], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +46,13 @@ class Planned:
     others: tuple[KernelList, ...] = ()
 
 
-def plan(source: Source, lowered: Lowered, target: Any, *, fuse: bool, arena: bool = False) -> Planned:
+def plan(
+    source: Source, lowered: Lowered, target: Any, *, fuse: bool, arena: bool = False, lift: Lift | None = None
+) -> Planned:
     """Choose groups of operators, the order of kernels and the memory of tensors.
 
-    arena: the caller provides the memory of a straight "main"."""
+    arena: the caller provides the memory of a straight "main".
+    lift: makes what other steps than kernels allocate tensors of a list; storages are offsets in one block then."""
     with target:
         module, kernels = fuse_and_schedule(lowered, fuse, target)
         progress.stage("plan memory")
@@ -62,6 +67,8 @@ def plan(source: Source, lowered: Lowered, target: Any, *, fuse: bool, arena: bo
             update_in_place(main, functions, [o.tensor.memory for _, value in held for o in leaves(value)])
         for each in lists:
             lift_workspaces(each, functions)
+            if lift is not None:
+                lift(each)
         if main.is_straight:
             order_kernels(main)
             if source.budget is None and contents(source.module).has(*ASYNCHRONOUS):
@@ -73,7 +80,7 @@ def plan(source: Source, lowered: Lowered, target: Any, *, fuse: bool, arena: bo
             write_over_operands(function, functions)
             if bundle and bundles:
                 bundle_kernels(function, functions)
-            assign_memory(function, arena=arena)
+            assign_memory(function, arena=arena or lift is not None)
             return function
 
         trade: MemoryTrade | None = None
@@ -83,7 +90,7 @@ def plan(source: Source, lowered: Lowered, target: Any, *, fuse: bool, arena: bo
             progress.stage("keep to the memory budget")
             main, trade = keep_to_budget(main, functions, source.budget, complete)
         for each in others:
-            assign_memory(each, arena=False)
+            assign_memory(each, arena=lift is not None)
         planned = [main, *others]
         for each in planned:
             verify(each, expected[each.name])

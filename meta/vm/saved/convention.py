@@ -26,10 +26,10 @@ from meta.limits import MAX_DEPTH
 from meta.op.user.namespaces import SEPARATOR
 from meta.random.generator import Generator
 from meta.tracing.emitter import Draws
+from meta.tracing.open_sizes import SizeChecks
 from meta.tracing.state import LeftGradient
 from meta.tree import Tree, flatten
 from meta.vm.build.executables import Loaded
-from meta.vm.dynamic_sizes import SizeChecks
 from meta.vm.lower.calls import Calls, LoopCall, loops_of
 from meta.vm.lower.calls import register as register_loops
 from meta.vm.lower.choose import Source, output_types, register_kernels

@@ -49,6 +49,9 @@ static void check_inputs(void) {
   EXPECT(meta_program_run(NULL, &good, 1, &result, 1), META_ERROR_ARGUMENT);
   bad.dtype = META_INT32;
   EXPECT(meta_program_run(program, &bad, 1, &result, 1), META_ERROR_DTYPE);
+  if (strstr(meta_program_error(program), "has dtype I32; expected F32") == NULL) exit(2);
+  bad.dtype = 99;
+  EXPECT(meta_program_run(program, &bad, 1, &result, 1), META_ERROR_DTYPE);
   bad = good, bad.ndim = 1;
   EXPECT(meta_program_run(program, &bad, 1, &result, 1), META_ERROR_SHAPE);
   bad = good, bad.ndim = 1 << 30;

@@ -78,6 +78,23 @@ def nested() -> Any:
     return meta.trace(run)
 
 
+_RECURSION = """#[version = "0.0.5"]
+def @power(%i: int32, %n: int32, %x: Tensor[(2), float32]) -> Tensor[(2), float32] {
+  if (less(%i, %n)) { @power(add(%i, 1), %n, add(%x, %x)) } else { %x }
+}
+def @main(%x: Tensor[(2), float32], %c: bool, %d: bool) -> Tensor[(2), float32] {
+  let %a = exp(%x);
+  %1 = if (%c) { %a } else if (%d) { let %t = negative(%a); multiply(%t, %x) } else { %x };
+  @power(0, 5, %1)
+}
+"""
+
+
+def recursion() -> Any:
+    """A function that calls itself last, with constants, and branches in a branch."""
+    return meta.frontend.relay.from_relay(_RECURSION)
+
+
 def products() -> Any:
     """Parallel loops and kernels with workspaces."""
     return meta.trace(lambda x, y: (meta.matmul(x, y), meta.sort(x), meta.cumsum(y, 0)))
@@ -150,9 +167,10 @@ CASES = {
         NETWORKS["mlp"].case("inference").what, [(normal(n, 20, seed=n),) for n in (3, 1, 17)], {"x": {0: "n"}}
     ),
     "stacked": Case(
-        stacked, [(normal(5, 3, 4), normal(3, 4), normal(2, 4)), (normal(2, 6, 4), normal(6, 4), normal(1, 4))],
+        stacked, [(normal(n, b, 4), normal(b, 4), normal(m, 4)) for n, b, m in ((5, 3, 2), (2, 6, 1), (2, 0, 3))],
         {"xs": {0: "n", 1: "b"}, "h": {0: "b"}, "y": {0: "m"}},
     ),
     "nested": Case(nested, [(normal(3, 4),)]),
+    "recursion": Case(recursion, [(normal(2), np.array(c), np.array(not c)) for c in (True, False)]),
     "products": Case(products, [(normal(130, 140), normal(140, 90))]),
 }  # fmt: skip

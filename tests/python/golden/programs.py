@@ -268,9 +268,9 @@ def torch_compile() -> Case:
     records: list[Any] = []
     compile_record = call.compile_record
 
-    def recorded(record: Any, *args: Any, **kwargs: Any) -> Any:
-        records.append(record)
-        return compile_record(record, *args, **kwargs)
+    def recorded(converted: Any, *args: Any, **kwargs: Any) -> Any:
+        records.append(converted.record)
+        return compile_record(converted, *args, **kwargs)
 
     batch = [torch.from_dlpack(x) for x in (normal(6, 8), classes(6, count=4))]
     run = torch.compile(step, backend=compile_backend)

@@ -166,6 +166,42 @@ def test_a_parameter_is_read_before_it_is_written() -> None:
         np.testing.assert_allclose(result, x.numpy() @ before.T[:, 2:] * 2**i, rtol=1e-5)
 
 
+def heads_last(q: Any, k: Any, v: Any) -> Any:
+    """The transposed result and the logarithms."""
+    y, lse = meta.attention_with_lse(q, k, v)
+    return meta.transpose(y, (0, 2, 1, 3)) * 2.0, lse
+
+
+def both_ways(q: Any, k: Any, v: Any) -> Any:
+    y, lse = meta.attention_with_lse(q, k, v)
+    return meta.transpose(y, (0, 2, 1, 3)) + meta.transpose(y, (0, -2, -3, 3)), y, lse
+
+
+@pytest.mark.parametrize("tensors", ["torch", "numpy"])
+def test_results_are_written_in_the_order_that_is_read(tensors: Any) -> None:
+    seen: Strides = []
+
+    def attend(q: Any, k: Any, v: Any, causal: bool, scale: Any, bias: Any, *, out: Any) -> None:
+        y, lse = out
+        seen.append(y.stride() if tensors == "torch" else tuple(s // y.itemsize for s in y.strides))
+        scores = np.asarray(q) @ np.asarray(k).swapaxes(-1, -2) / 2.0
+        total = np.log(np.exp(scores).sum(-1))
+        result = np.exp(scores - total[..., None]) @ np.asarray(v), total
+        for target, value in zip((y, lse), result, strict=True):
+            target[...] = torch.from_numpy(value) if tensors == "torch" else value
+
+    args = randoms(*((2, 3, 5, 4),) * 3)
+    with meta.register_dialect("ordered", plevel=30, tensors=tensors) as dialect:
+        dialect.implement("attention_with_lse", attend, ordered=lambda call: call.orders[1] is None)
+        for function in (heads_last, both_ways):
+            module = fold_views(passes.standard()(program(function, *[a.shape for a in args])))
+            operators = [b.value.op_name for b in module.main.body.bindings if isinstance(b.value, Call)]
+            assert ("transpose" in operators) is (function is both_ways)
+            for x, expected in zip(meta.vm.compile(function)(*args), function(*args), strict=True):
+                assert_same(x, expected)
+    assert seen.count((60, 4, 12, 1)) == 1  # of the program; eager calls and the other one are row-major
+
+
 def test_saved_programs_find_the_kernels_again(tmp_path: Path) -> None:
     args, seen = randoms(*SHAPES), Strides()
     with library("torch", seen, "strided_and_saved"):

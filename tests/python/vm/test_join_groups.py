@@ -125,3 +125,12 @@ def test_equal_groups_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None
     executor = meta.vm.compile(meta.trace(layers))
     executor.relax(x, b, stage="planned")
     assert len([n for n in joined[-1].functions if n.name_hint.endswith("_joined")]) == 1
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_elementwise_operators_fuse_with_the_product_before_them(batch: int) -> None:
+    """Also along axes of size 1, where Relax's analysis takes them for operators that broadcast."""
+    x, w = meta.ones((batch, 8, 8, 16)), meta.ones((32, 3, 3, 16))
+    with meta.with_dialect("tvm"):
+        executor = meta.vm.compile(lambda x, w: meta.tanh(meta.conv2d(x, w, padding=1, channels_last=True)))
+        assert len(executor.profile(x, w, repeat=1).kernels) == 1

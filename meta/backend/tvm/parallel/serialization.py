@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import intrinsic
-from meta.backend.tvm.te import math, philox
+from meta.backend.tvm.te import dots, math, philox
 from meta.backend.tvm.workarounds import exact, select
 
 _PLAIN: Final = (bool, int, float, type(None))
@@ -144,5 +144,5 @@ def _type_index(key: str) -> int:
 @cache
 def _register_operators() -> None:
     """Register all operators of meta with TVM, which functions refer to by name."""
-    for module in (exact, intrinsic, math, philox, select):
+    for module in (dots, exact, intrinsic, math, philox, select):
         module.register_operators()

@@ -14,6 +14,7 @@ from meta._generated import limits
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.target import choose
+from meta.backend.tvm.te.dots import dot
 from meta.backend.tvm.te.elementwise import narrow, widen
 from meta.backend.tvm.te.tiles import (
     cache_block,
@@ -27,6 +28,7 @@ from meta.backend.tvm.te.tiles import (
     tiled_sum,
     tiled_sum_of_parts,
 )
+from meta.records import record
 
 _Ints = tuple[int, ...]
 _Pads = tuple[tuple[int, int], ...]
@@ -49,17 +51,19 @@ def _counts(sizes: Sequence[int], pads: _Pads, window: Sequence[int], spreads: _
 
 def _padded(
     x: Tensor, counts: Sequence[int], tile: Sequence[int], steps: _Ints, pads: _Pads, window: Sequence[int],
-    spreads: _Ints, width: int = 1,
+    spreads: _Ints, width: int = 1, fill: int = 0,
 ) -> Any:  # fmt: skip
     """x with what whole tiles of windows, and of `width` channels, read."""
     of_axes = zip(counts, tile, steps, window, spreads, strict=True)
     padded_sizes = [(rounded_up(n, size) - 1) * t + _reach(k, s) for n, size, t, k, s in of_axes]
     channels = rounded_up(_sizes(x)[-1], width)
-    return padded_images(x, [before for before, _ in pads], padded_sizes, channels)
+    return padded_images(x, [before for before, _ in pads], padded_sizes, channels, fill)
 
 
-def correlate(x: Tensor, packed: Tensor, outs: int, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:
-    """Correlate x with packed kernels; only the first `outs` channels count."""
+def correlate(
+    x: Tensor, packed: Tensor, outs: int, steps: _Ints, pads: _Pads, spreads: _Ints, *, is_reordered: bool = False
+) -> Any:
+    """Correlate x with packed kernels; only the first `outs` channels count. is_reordered: see `tiled_sum`."""
     _, *window, ins, width = _sizes(packed)
     batch, *sizes, _ = _sizes(x)
     counts = _counts(sizes, pads, window, spreads, steps)
@@ -74,8 +78,32 @@ def correlate(x: Tensor, packed: Tensor, outs: int, steps: _Ints, pads: _Pads, s
 
     row_bytes = sizes[1] * ins * steps[0] * 4
     images, rows = cache_block(batch, counts[0], tile[0], counts[0] * row_bytes)
-    y = tiled_sum((batch, *counts, outs), (1, *tile, width), element, (images, rows, 0, 0), in_blocks=True)
+    y = tiled_sum((batch, *counts, outs), (1, *tile, width), element, (images, rows, 0, 0), in_blocks=True,
+                  is_reordered=is_reordered)  # fmt: skip
     return narrow(y, str(x.dtype))
+
+
+def correlate_bytes(x: Tensor, packed: Tensor, outs: int, fill: int, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:
+    """Correlate bytes with packed kernels, (panels, *window, quads of channels, lanes, 4), in 32 bits; x has `fill`
+    around it."""
+    _, *window, quads, width, _ = _sizes(packed)
+    batch, *sizes, _ = _sizes(x)
+    counts = _counts(sizes, pads, window, spreads, steps)
+    rows = most_rows(max(2 * width // lanes("int32"), 1))
+    tile = choose_tile(counts[0], counts[1], prod(window) * quads * 4 * width, rows)
+    data = _padded(x, counts, tile, steps, pads, window, spreads, 4, fill)
+    taps, c = [te.reduce_axis((0, k), f"r{i}") for i, k in enumerate(window)], te.reduce_axis((0, quads), "c")
+
+    def element(n: Expr, *i: Expr) -> Any:
+        *place, o = i
+        position = [a * t + r * s for a, t, r, s in zip(place, steps, taps, spreads, strict=True)]
+        left = [data(n, *position, c * 4 + byte) for byte in range(4)]
+        right = [packed(o // width, *taps, c, o % width, byte) for byte in range(4)]
+        return te.sum(dot(left, right), [*taps, c])
+
+    row_bytes = sizes[1] * quads * 4 * steps[0]
+    images, lines = cache_block(batch, counts[0], tile[0], counts[0] * row_bytes)
+    return tiled_sum((batch, *counts, outs), (1, *tile, width), element, (images, lines, 0, 0), dots=True)
 
 
 def _rows_of(packed: Tensor) -> int:
@@ -124,36 +152,89 @@ def convolve(x: Tensor, w: Tensor, steps: _Ints, pads: _Pads, spreads: _Ints) ->
 
 
 def convolve_dx(w: Tensor, dy: Tensor, shape: _Ints, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:
-    """The gradient with respect to x of `shape`: dy, with zeros between its elements for steps above 1, with the kernel
-    turned around."""
-    dy = _spread(dy, steps)
+    """The gradient with respect to x of `shape`: dy with the kernel turned around. Where windows are some steps apart,
+    each position within a step has its own kernel, with the elements of the dilated one that are steps apart."""
     outs, *window, ins = _sizes(w)
+    axes = [_GradientAxis(*axis) for axis in zip(window, steps, (p for p, _ in pads), spreads, strict=True)]
+    size = prod(axis.kernels for axis in axes) * ins
 
-    def turned(c: Expr, *i: Expr) -> Any:
+    def turned(channel: Expr, *i: Expr) -> Any:
         *place, o = i
-        return w(o, *(k - 1 - r for k, r in zip(window, place, strict=True)), c)
+        number, c = (channel // ins, channel % ins) if size > ins else (0, channel)
+        taps, inside = list[Any](), list[Any]()
+        for axis, j in reversed(list(zip(axes, place, strict=True))):
+            tap, checks = axis.tap(number % axis.kernels, j)
+            number, taps, inside = number // axis.kernels, [tap, *taps], [*inside, *checks]
+        value = w(o, *taps, c)
+        return tirx.if_then_else(tirx.all(*inside), value, tirx.const(0, w.dtype)) if inside else value
 
-    packed = packed_kernel(ins, window, outs, str(dy.dtype), turned)
-    around = [_reach(k, s) - 1 for k, s in zip(window, spreads, strict=True)]
-    sizes = zip(around, pads, shape[1:3], _sizes(dy)[1:3], strict=True)
-    turned_pads = tuple((a - before, d + before - n) for a, (before, _), d, n in sizes)
-    return correlate(dy, packed, ins, (1, 1), turned_pads, spreads)
-
-
-def _spread(dy: Tensor, steps: _Ints) -> Any:
-    """dy with steps - 1 zeros between its elements along its spatial axes."""
+    packed = packed_kernel(size, [axis.taps for axis in axes], outs, str(dy.dtype), turned)
+    around = tuple(axis.pads(d, n) for axis, d, n in zip(axes, shape[1:3], _sizes(dy)[1:3], strict=True))
+    apart = tuple(axis.distance for axis in axes)
     if set(steps) == {1}:
-        return dy
-    batch, *counts, channels = _sizes(dy)
+        return correlate(dy, packed, ins, (1, 1), around, apart)
+    y = correlate(dy, packed, size, (1, 1), around, apart, is_reordered=True)
 
     def element(n: Expr, *i: Expr) -> Any:
         *place, c = i
-        is_element = tirx.all(*(a % t == 0 for a, t in zip(place, steps, strict=True) if t > 1))
-        source = [a // t for a, t in zip(place, steps, strict=True)]
-        return tirx.if_then_else(is_element, dy(n, *source, c), tirx.const(0, dy.dtype))
+        number, sources, inside = 0, list[Any](), list[Any]()
+        for axis, h in zip(axes, place, strict=True):
+            source, within = axis.source(h)
+            number, sources = number * axis.kernels + within, [*sources, source]
+            inside += [within < axis.kernels] if axis.kernels < axis.step else []
+        value = y(n, *sources, number * ins + c)
+        return tirx.if_then_else(tirx.all(*inside), value, tirx.const(0, w.dtype)) if inside else value
 
-    spread = [(d - 1) * t + 1 for d, t in zip(counts, steps, strict=True)]
-    return stored_copy((batch, *spread, channels), element, "spread")
+    return te.compute(shape, element, "dx")
+
+
+@record
+class _GradientAxis:
+    """A spatial axis of a gradient. Windows of `window` elements, `spread` apart, start every `step` elements, from
+    `before` elements before the first one."""
+
+    window: int
+    step: int
+    before: int
+    spread: int
+
+    @property
+    def reach(self) -> int:
+        return _reach(self.window, self.spread)
+
+    @property
+    def kernels(self) -> int:
+        """Positions within a step that windows reach, each with its own kernel."""
+        return min(self.step, self.reach)
+
+    @property
+    def taps(self) -> int:
+        """Elements of each kernel; they are neighbours in dy where the step is more than 1."""
+        return self.window if self.step == 1 else -(-self.reach // self.step)
+
+    @property
+    def distance(self) -> int:
+        """Between elements of dy that a kernel reads."""
+        return self.spread if self.step == 1 else 1
+
+    def tap(self, number: Any, j: Any) -> tuple[Any, list[Any]]:
+        """The element of the whole kernel that is element j of a kernel, and when there is one."""
+        if self.step == 1:
+            return self.taps - 1 - j, []
+        place = number + (self.taps - 1 - j) * self.step
+        is_in_reach = [place < self.reach] if self.reach % self.step else []
+        is_element = [place % self.spread == 0] if self.spread > 1 else []
+        return place // self.spread, [*is_in_reach, *is_element]
+
+    def pads(self, size: int, count: int) -> tuple[int, int]:
+        """The padding of dy, of `count` elements, for a result of `size`."""
+        last = (size - 1 + self.before) // self.step
+        return (self.taps - 1) * self.distance - self.before // self.step, last + 1 - count
+
+    def source(self, position: Any) -> tuple[Any, Any]:
+        """The step that a position is in, from the first, and the position within it."""
+        place = position + self.before
+        return place // self.step - self.before // self.step, place % self.step
 
 
 def convolve_dw(x: Tensor, dy: Tensor, shape: _Ints, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:

@@ -14,6 +14,7 @@ from meta._generated import limits
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.target import choose, choose_divisor
+from meta.backend.tvm.te.dots import dot
 from meta.backend.tvm.te.tiles import choose_lanes, lanes, most_rows, rounded_up, stored_copy, tiled_sum
 
 
@@ -34,6 +35,24 @@ def product(x: Tensor, w: Tensor, transpose_x: bool, transpose_w: bool, shape: S
         return te.sum(scalar * panels(column // width, k, column % width), k)
 
     return tiled_sum(shape, (*tile, width), element, (*block_rows(leading, tile), 0), in_blocks=True)
+
+
+def product_of_bytes(x: Tensor, packed: Tensor, columns: int) -> Any:
+    """The product of bytes (..., rows, terms) with packed ones, (panels, quads of terms, lanes, 4), in 32 bits."""
+    _, quads, width, _ = (int(d) for d in packed.shape)
+    shape = [*(int(d) for d in x.shape[:-1]), columns]
+    tile = choose_rows(shape[:-1], most_rows(max(2 * width // lanes("int32"), 1)))
+    whole = [rounded_up(n, size) for n, size in zip(shape, tile, strict=False)]
+    rows = _padded_rows(x, False, whole, 4 * quads)
+    quad = te.reduce_axis((0, quads), "quad")
+
+    def element(*i: Expr) -> Any:
+        *row, column = i
+        left = [rows(*row, quad * 4 + byte) for byte in range(4)]
+        right = [packed(column // width, quad, column % width, byte) for byte in range(4)]
+        return te.sum(dot(left, right), quad)
+
+    return tiled_sum(shape, (*tile, width), element, (*block_rows(shape[:-1], tile), 0), dots=True)
 
 
 def choose_rows(leading: Sequence[int], limit: int | None = None) -> list[int]:
@@ -75,10 +94,11 @@ def block_rows(leading: Sequence[int], tile: Sequence[int]) -> list[int]:
     return block[::-1]
 
 
-def _padded_rows(x: Tensor, transpose_x: bool, whole: Sequence[int]) -> Any:
-    """x with zeros after its rows, up to `whole` ones along each of their axes."""
+def _padded_rows(x: Tensor, transpose_x: bool, whole: Sequence[int], terms: int = 0) -> Any:
+    """x with zeros after its rows, up to `whole` ones along each of their axes; and up to `terms` in a row."""
     *batch, rows = range(len(whole))
-    axes = (*batch, rows + 1 if transpose_x else rows)
+    axes = (*batch, rows + 1 if transpose_x else rows, *([rows + 1] if terms else []))
+    whole = [*whole, *([terms] if terms else [])]
     sizes = [int(d) for d in x.shape]
     bounds = {axis: sizes[axis] for axis, size in zip(axes, whole, strict=True) if sizes[axis] < size}
     if not bounds:

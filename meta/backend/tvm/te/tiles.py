@@ -7,12 +7,15 @@ the annotations of its block say. Extents of the sum are rounded up to whole til
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from meta._generated import limits
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.target import choose, choose_divisor
+
+if TYPE_CHECKING:
+    from meta.ir.expr import CallInfo
 
 TILE: Final = "meta.tile"
 """Annotation of a sum: the size of the register tile along each axis of the result. The last axis has the lanes."""
@@ -22,11 +25,15 @@ PARTS: Final = "meta.parts"
 """Annotation of a sum: whether the first axis of the result is added up by the block that reads it."""
 IN_BLOCKS: Final = "meta.in_blocks"
 """Annotation of a sum: whether a long one is added in blocks, as other sums are (see schedule.summation)."""
+DOTS: Final = "meta.dots"
+"""Annotation of a sum: whether it adds dot products of bytes, to one register of lanes at a time (see te.dots)."""
 KEPT: Final = "meta.kept"
 """Annotation of a copy that is stored, not computed where it is read: whole, STORED, or BY_PANEL."""
 STORED: Final = 1
 BY_PANEL: Final = 2
 """The part of the copy that a panel of lanes reads is stored when the sum of the panel begins."""
+BY_TILE: Final = 3
+"""The copy is the result of the tiles, which other blocks then read in another order."""
 
 
 def lanes(dtype: str) -> int:
@@ -44,6 +51,15 @@ def _register(dtype: str) -> int:
     from meta.backend.tvm import target as targets
 
     return targets.lanes(64 if dtype == "float64" else 32)
+
+
+def refuse_bytes(call: CallInfo) -> str | None:
+    """Why sums of bytes do not run in register tiles: dot products have whole registers of sums."""
+    x, w = call.tensors()
+    if call.device.kind != "cpu" or not (x.is_static and w.is_static) or x.size == 0:
+        return "it has register tiles on CPUs, for sizes that are known"
+    width, register = w.shape[-2], _register("int32")
+    return None if int(width) % register == 0 else f"panels have {width} columns, registers {register}"
 
 
 def most_rows(registers: int = 2) -> int:
@@ -85,29 +101,32 @@ def rounded_up(extent: int, size: int) -> int:
 
 def tiled_sum(
     shape: Sequence[int], tile: Sequence[int], element: Callable[..., Any], block: Sequence[int] = (), *,
-    in_blocks: bool = False,
+    in_blocks: bool = False, is_reordered: bool = False, dots: bool = False,
 ) -> Any:  # fmt: skip
     """A tensor of `shape` with the sums `element(*indices)`, for indices of whole tiles.
 
     block: the cache blocks, in elements; each a multiple of the tile that divides the rounded extent.
-    in_blocks: whether long sums are added in blocks, for sums over one axis."""
-    total = _total(shape, tile, element, block, parts=False, in_blocks=in_blocks)
-    return te.compute(list(shape), lambda *i: total(*i), "result")
+    in_blocks: whether long sums are added in blocks, for sums over one axis.
+    is_reordered: whether what reads the tensor has its elements in another order.
+    dots: whether the sums are of dot products of bytes."""
+    total = _total(shape, tile, element, block, parts=False, in_blocks=in_blocks, dots=dots)
+    return te.compute(list(shape), lambda *i: total(*i), "result", attrs={KEPT: BY_TILE} if is_reordered else None)
 
 
 def tiled_sum_of_parts(parts: int, shape: Sequence[int], tile: Sequence[int], element: Callable[..., Any]) -> Any:
     """A tensor of `shape` with the sums of `element(part, *indices)` over the parts, one part after the other."""
-    total = _total((parts, *shape), (1, *tile), element, (), parts=True, in_blocks=False)
+    total = _total((parts, *shape), (1, *tile), element, (), parts=True)
     part = te.reduce_axis((0, parts), "part")
     return te.compute(list(shape), lambda *i: te.sum(total(part, *i), part), "result")
 
 
 def _total(
     shape: Sequence[int], tile: Sequence[int], element: Callable[..., Any], block: Sequence[int], *, parts: bool,
-    in_blocks: bool,
+    in_blocks: bool = False, dots: bool = False,
 ) -> Any:  # fmt: skip
     whole = [rounded_up(extent, size) for extent, size in zip(shape, tile, strict=True)]
-    attrs = {TILE: list(tile), BLOCK: list(block) or [0] * len(tile), PARTS: int(parts), IN_BLOCKS: int(in_blocks)}
+    attrs = {TILE: list(tile), BLOCK: list(block) or [0] * len(tile)}
+    attrs |= {PARTS: int(parts), IN_BLOCKS: int(in_blocks), DOTS: int(dots)}
     return te.compute(whole, element, "tiled_sum", attrs=attrs)
 
 
@@ -116,9 +135,9 @@ def stored_copy(shape: Sequence[int], element: Callable[..., Any], name: str, *,
     return te.compute(list(shape), element, name, attrs={KEPT: BY_PANEL if by_panel else STORED})
 
 
-def padded_images(x: Tensor, befores: Sequence[int], sizes: Sequence[int], channels: int) -> Any:
-    """x, (batch, *spatial, channels), with zeros around its spatial axes: `befores` before them and `sizes` in all; and
-    after its channels, up to `channels`."""
+def padded_images(x: Tensor, befores: Sequence[int], sizes: Sequence[int], channels: int, fill: int = 0) -> Any:
+    """x, (batch, *spatial, channels), with zeros, or `fill`, around its spatial axes: `befores` before them and `sizes`
+    in all; and zeros after its channels, up to `channels`."""
     batch, *spatial, own_channels = (int(d) for d in x.shape)
     if not any(befores) and all(size <= d for size, d in zip(sizes, spatial, strict=True)) and channels == own_channels:
         return x
@@ -127,8 +146,11 @@ def padded_images(x: Tensor, befores: Sequence[int], sizes: Sequence[int], chann
         *place, c = i
         position = [a - b for a, b in zip(place, befores, strict=True)]
         inside = [check for a, d in zip(position, spatial, strict=True) for check in (a >= 0, a < d)]
-        inside += [c < own_channels] if channels > own_channels else []
-        return tirx.if_then_else(tirx.all(*inside), x(n, *position, c), tirx.const(0, x.dtype))
+        is_channel = [c < own_channels] if channels > own_channels else []
+        if not fill:
+            return tirx.if_then_else(tirx.all(*inside, *is_channel), x(n, *position, c), tirx.const(0, x.dtype))
+        value = tirx.if_then_else(tirx.all(*inside), x(n, *position, c), tirx.const(fill, x.dtype))
+        return tirx.if_then_else(tirx.all(*is_channel), value, tirx.const(0, x.dtype)) if is_channel else value
 
     return stored_copy((batch, *sizes, channels), element, "padded")
 

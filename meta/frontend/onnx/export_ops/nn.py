@@ -203,9 +203,9 @@ _LSE: Final = 1
 
 
 @row("attention_with_lse")
-def attention(call: OnnxSite, q: str, k: str, v: str, causal: bool, scale: float | None) -> Any:
+def attention(call: OnnxSite, q: str, k: str, v: str, causal: bool, scale: float | None, bias: str | None) -> Any:
     queries, keys = call.types[0], call.types[1]
-    if _LSE in call.used or (causal and queries.shape[-2] != keys.shape[-2]):
+    if bias is not None or _LSE in call.used or (causal and queries.shape[-2] != keys.shape[-2]):
         return None
     features = queries.shape[-1]
     if scale is None and not isinstance(features, int):

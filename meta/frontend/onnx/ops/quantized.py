@@ -5,51 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 import meta
 from meta._generated.methods import Tensor
 from meta.dtype import is_int
-from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, refuse, row
 from meta.frontend.onnx.ops._values import axis_of, dtype_of, row_shape
 from meta.frontend.onnx.ops._windows import window_of
 from meta.frontend.onnx.ops.conv import along_first, convolved
 from meta.frontend.onnx.ops.matrix import per_row, shifted
+from meta.frontend.quantized import check_scale, dequantized, quantized
 from meta.functional._checks import as_dtype
 
 
-def _spread(value: Any, x: Tensor, axis: int, block_size: int) -> Any:
-    """A scale or zero point, of all elements, of each element of an axis or of each block along it, to broadcast."""
-    if value is None or value.ndim == 0:
+def _blocks(value: Any, x: Tensor, axis: int, block_size: int) -> Any:
+    """A scale or zero point; of blocks along an axis, repeated for each of their elements."""
+    if value is None or value.ndim == 0 or not block_size:
         return value
-    if block_size:
-        blocks = meta.repeat(value, block_size, axis)
-        end = tuple(x.shape[axis] if i == axis else n for i, n in enumerate(blocks.shape))
-        return meta.strided_slice(blocks, (0,) * x.ndim, end)
-    if value.ndim == 1 and isinstance(value.shape[0], int) and value.shape[0] == 1:
-        return meta.reshape(value, ())
-    if value.ndim != 1:
-        raise TypeInferenceError(
-            "", f"a scale or zero point of shape {value.shape}", "one number, or one an element of the axis"
-        )
-    return meta.reshape(value, row_shape(value.shape[0], axis, x.ndim))
+    blocks = meta.repeat(value, block_size, axis)
+    end = tuple(x.shape[axis] if i == axis else n for i, n in enumerate(blocks.shape))
+    return meta.strided_slice(blocks, (0,) * x.ndim, end)
 
 
 def _axis(node: Node, x: Tensor, scale: Any, axis: int) -> int:
     """The axis of scales; of a single one it does not matter, and may be out of range."""
     is_single = scale.ndim == 0 or (scale.ndim == 1 and scale.shape[0] == 1 and not -x.ndim <= axis < x.ndim)
     return 0 if is_single else axis_of(node.op_type, axis, x.ndim)
-
-
-def quantized(x: Any, zero: Any, dtype: str) -> Any:
-    """round(x) + zero point, limited to the dtype's range; halves are rounded to even."""
-    wide = "float64" if dtype in ("int32", "uint32") or x.dtype == "float64" else "float32"
-    y = meta.round(as_dtype(x, wide))
-    if zero is not None:
-        y = meta.add(y, meta.cast(zero, wide))
-    limits = np.iinfo(dtype)
-    return meta.cast(meta.clip(y, float(limits.min), float(limits.max)), dtype)
 
 
 @row("QuantizeLinear", since=10)
@@ -64,21 +44,23 @@ def quantize_linear(
     if not is_int(dtype):
         refuse(node, f"the result is {dtype}", "an integer dtype")
     place = _axis(node, x, y_scale, axis)
-    scale, zero = (_spread(v, x, place, block_size) for v in (y_scale, y_zero_point))
+    check_scale(node.op_type, y_scale)
+    scale, zero = (_blocks(v, x, place, block_size) for v in (y_scale, y_zero_point))
     wide = dtype_of("QuantizeLinear", precision) if precision else y_scale.dtype
     wide = wide if wide != "int32" else "float32"
-    return quantized(meta.divide(as_dtype(x, wide), as_dtype(scale, wide)), zero, dtype)
+    return quantized(node.op_type, as_dtype(x, wide), as_dtype(scale, wide), zero, place, dtype)
 
 
-@row("DequantizeLinear", since=10)
+@row("DequantizeLinear", since=10, folds=False)
 def dequantize_linear(
     node: Node, x: Tensor, x_scale: Tensor, x_zero_point: Tensor | None = None, *, axis: int = 1, block_size: int = 0,
     output_dtype: int = 0,
 ) -> Any:  # fmt: skip
     dtype = dtype_of("DequantizeLinear", output_dtype) if output_dtype else x_scale.dtype
     place = _axis(node, x, x_scale, axis)
-    scale, zero = (_spread(v, x, place, block_size) for v in (x_scale, x_zero_point))
-    return meta.multiply(as_dtype(shifted(x, zero), dtype), as_dtype(scale, dtype))
+    check_scale(node.op_type, x_scale)
+    scale, zero = (_blocks(v, x, place, block_size) for v in (x_scale, x_zero_point))
+    return dequantized(node.op_type, x, scale, zero, place, dtype)
 
 
 @row("DynamicQuantizeLinear", since=11)
@@ -88,11 +70,11 @@ def dynamic_quantize_linear(node: Node, x: Tensor) -> Any:
     scale = meta.divide(meta.subtract(high, low), 255.0)
     divisor = meta.where(meta.equal(scale, 0.0), meta.ones_like(scale), scale)
     zero = meta.cast(meta.round(meta.clip(meta.negative(meta.divide(low, divisor)), 0.0, 255.0)), "uint8")
-    return quantized(meta.divide(x, divisor), zero, "uint8"), scale, zero
+    return meta.quantize_linear(x, divisor, zero, "uint8"), scale, zero
 
 
 def _rescaled(x: Tensor, ratio: Any, zero: Any, dtype: str) -> Any:
-    return quantized(meta.multiply(meta.cast(x, "float32"), as_dtype(ratio, "float32")), zero, dtype)
+    return meta.quantize_linear(meta.multiply(meta.cast(x, "float32"), as_dtype(ratio, "float32")), 1.0, zero, dtype)
 
 
 @row("QLinearMatMul", since=10)

@@ -6,8 +6,8 @@ from typing import Any
 
 import meta
 from meta._generated.methods import Tensor
-from meta.dtype import int_range
 from meta.frontend._by_rank import CONV_TRANSPOSE
+from meta.frontend.quantized import dequantized, quantized
 from meta.frontend.relax.ops._table import row, rows, shared, tensor
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.tensor_layout import SPATIAL_LAYOUTS, convert_layout, permuted, spatial_rank
@@ -150,11 +150,8 @@ def nll_loss(call: OpCall) -> Any:
 def quantize(call: OpCall) -> Any:
     """round(x / scale) + zero point, in the range of the dtype; halves are rounded to even."""
     x, scale, zero = call.tensors(3)
-    axis, dtype = call.int("axis", -1), call.text("out_dtype")
-    y = meta.round(meta.divide(meta.cast(x, "float32"), meta.cast(_along(scale, x, axis), "float32")))
-    y = meta.add(y, meta.cast(_along(zero, x, axis), "float32"))
-    low, high = int_range(dtype)
-    return meta.cast(meta.clip(y, float(low), float(high)), dtype)
+    x, scale = as_dtype(x, "float32"), as_dtype(scale, "float32")
+    return quantized("relax.quantize", x, scale, zero, call.int("axis", -1), call.text("out_dtype"))
 
 
 @row("dequantize")
@@ -162,12 +159,4 @@ def dequantize(call: OpCall) -> Any:
     """(x - zero point) * scale."""
     x, scale, zero = call.tensors(3)
     axis, dtype = call.int("axis", -1), call.text("out_dtype") or "float32"
-    wide = meta.subtract(meta.cast(x, "int32"), meta.cast(_along(zero, x, axis), "int32"))
-    return as_dtype(meta.multiply(meta.cast(wide, "float32"), meta.cast(_along(scale, x, axis), "float32")), dtype)
-
-
-def _along(value: Any, x: Tensor, axis: int) -> Any:
-    """A scale or a zero point of x, or of each element of an axis, shaped to broadcast."""
-    if value.size == 1:
-        return meta.reshape(value, ())
-    return meta.reshape(value, tuple(value.size if i == axis % x.ndim else 1 for i in range(x.ndim)))
+    return as_dtype(dequantized("relax.dequantize", x, scale, zero, axis, "float32"), dtype)

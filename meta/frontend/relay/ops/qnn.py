@@ -15,6 +15,7 @@ import numpy as np
 
 import meta
 from meta._generated.methods import Tensor
+from meta.frontend.quantized import check_scale
 from meta.frontend.relay.convert.call import OpCall, constant, converter
 from meta.frontend.relay.convert.folding import fold
 from meta.frontend.relay.convert.tensor_layout import convert_layout
@@ -31,6 +32,8 @@ def _along(call: OpCall, value: Any, subject: str, x: Any, axis: int, constant_o
     if not constant_only and fold(value, call.builder) is None:
         return value if value.size == 1 else meta.reshape(value, _row(x, axis, value.size))
     folded = call.constant(value, subject)
+    if "scale" in subject:
+        check_scale(call.name, folded)
     if folded.size == 1:
         return np.reshape(folded, ())
     return np.reshape(folded, _row(x, axis, folded.size))
@@ -65,10 +68,7 @@ def quantize(call: OpCall) -> Any:
 
 def _quantized(x: Any, scale: Any, zero: Any, dtype: str) -> Any:
     y = rounded(meta.divide(x, _scalar_or_tensor(scale, "float32")))
-    if _may_shift(zero):
-        y = meta.add(y, _scalar_or_tensor(zero, "float32"))
-    low, high = float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)
-    return meta.cast(meta.clip(y, low, high), dtype)
+    return meta.quantize_linear(y, 1.0, _scalar_or_tensor(zero, "int32"), dtype)
 
 
 @converter("qnn.dequantize")
@@ -85,7 +85,7 @@ def _may_shift(zero: Any) -> bool:
 
 
 def _dequantized(x: Tensor, scale: Any, zero: Any) -> Any:
-    return meta.multiply(meta.cast(_shifted(x, zero), "float32"), _scalar_or_tensor(scale, "float32"))
+    return meta.dequantize_linear(x, _scalar_or_tensor(scale, "float32"), _scalar_or_tensor(zero, "int32"))
 
 
 def _shifted(x: Tensor, zero: Any) -> Any:

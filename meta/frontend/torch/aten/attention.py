@@ -16,7 +16,7 @@ from meta.dtype import accumulation_dtype
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import row, rows
 from meta.frontend.torch.aten._values import in_dtype
-from meta.functional.attention import masked_scores, shared_heads
+from meta.functional.attention import added_scores, is_one_operator, masked_scores, shared_heads
 
 rows({
     "_scaled_dot_product_flash_attention_for_cpu":
@@ -43,8 +43,8 @@ def _attended(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float | No
     if dropout:
         raise ArgumentError("attention", f"dropout_p is {dropout}", "0", "use torch's math attention in training")
     k, v = (x if x.shape[-3] == q.shape[-3] else shared_heads(q, x) for x in (k, v))
-    if mask is None:
-        return meta.attention_with_lse(q, k, v, causal, scale)
+    if is_one_operator(q, mask):
+        return meta.attention_with_lse(q, k, v, causal, scale, added_scores(mask, q.dtype))
     scores = _scores(q, k, mask, causal, scale)
     hidden = meta.equal(meta.max(scores, -1), -math.inf)
     lse = meta.where(hidden, 0, meta.logsumexp(scores, -1))
@@ -62,17 +62,19 @@ def _factor(q: Tensor, scale: float | None) -> Any:
 
 
 def _gradients(
-    dy: Any, q: Any, k: Any, v: Any, y: Any, lse: Any, mask: Any, causal: bool, scale: float | None, dropout: float
-) -> tuple[Any, Any, Any, Any]:
-    """The gradients of q, k, v and the scores; the scores' gradient is None without a mask. In place of lse there may
-    be the weights, as torch's decomposition of the forward operator returns them."""
+    dy: Any, q: Any, k: Any, v: Any, y: Any, lse: Any, mask: Any, causal: bool, scale: float | None, dropout: float,
+    *, of_mask: bool = False,
+) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    """The gradients of q, k, v and, for the gradient of a mask, of the scores, else None. In place of lse there may be
+    the weights, as torch's decomposition of the forward operator returns them."""
     if dropout:
         raise ArgumentError("attention", f"dropout_p is {dropout}", "0", "use torch's math attention in training")
     heads = k.shape[-3]
     whole_k, whole_v = (x if x.shape[-3] == q.shape[-3] else shared_heads(q, x) for x in (k, v))
     is_weights = lse.ndim == q.ndim
-    if mask is None and not is_weights:
-        dq, dk, dv = meta.attention_with_lse_dx(q, whole_k, whole_v, y, lse, dy, causal, scale)
+    if is_one_operator(q, mask) and not is_weights and not of_mask:
+        bias = added_scores(mask, q.dtype)
+        dq, dk, dv = meta.attention_with_lse_dx(q, whole_k, whole_v, y, lse, dy, causal, scale, bias)
         return dq, _per_head(dk, heads), _per_head(dv, heads), None
     if is_weights:
         p = in_dtype(lse, accumulation_dtype(q.dtype))
@@ -121,6 +123,27 @@ def _scaled_dot_product_flash_attention_backward(
 
 
 @row()
+def _scaled_dot_product_cudnn_attention(
+    query: Any, key: Any, value: Any, attn_bias: Any, compute_log_sumexp: bool, dropout_p: float = 0.0,
+    is_causal: bool = False, return_debug_mask: bool = False, *, scale: float | None = None,
+) -> Any:  # fmt: skip
+    """As flash attention's results, with an axis behind the logarithms."""
+    y, lse = _attended(query, key, value, attn_bias, is_causal, scale, dropout_p)
+    empty = _nothing(query)
+    return y, meta.expand_dims(lse, -1), None, None, query.shape[-2], key.shape[-2], empty, empty, None
+
+
+@row()
+def _scaled_dot_product_cudnn_attention_backward(
+    grad_out: Any, query: Any, key: Any, value: Any, out: Any, logsumexp: Any, philox_seed: Tensor,
+    philox_offset: Tensor, attn_bias: Any, cum_seq_q: Tensor, cum_seq_k: Tensor, max_q: int, max_k: int,
+    dropout_p: float, is_causal: bool, *, scale: float | None = None,
+) -> Any:  # fmt: skip
+    lse = meta.squeeze(logsumexp, -1)
+    return _gradients(grad_out, query, key, value, out, lse, attn_bias, is_causal, scale, dropout_p)[:3]
+
+
+@row()
 def _scaled_dot_product_efficient_attention(
     query: Any, key: Any, value: Any, attn_bias: Any, compute_log_sumexp: bool, dropout_p: float = 0.0,
     is_causal: bool = False, *, scale: float | None = None,
@@ -135,8 +158,11 @@ def _scaled_dot_product_efficient_attention_backward(
     philox_seed: Tensor, philox_offset: Tensor, dropout_p: float, grad_input_mask: Sequence[bool],
     is_causal: bool = False, *, scale: float | None = None,
 ) -> Any:  # fmt: skip
-    *gradients, ds = _gradients(grad_out_, query, key, value, out, logsumexp, attn_bias, is_causal, scale, dropout_p)
-    bias = None if ds is None else in_dtype(meta.sum_to_size(ds, attn_bias.shape), attn_bias.dtype)
+    of_mask = bool(grad_input_mask[3])
+    *gradients, ds = _gradients(
+        grad_out_, query, key, value, out, logsumexp, attn_bias, is_causal, scale, dropout_p, of_mask=of_mask
+    )
+    bias = None if ds is None or not of_mask else in_dtype(meta.sum_to_size(ds, attn_bias.shape), attn_bias.dtype)
     return tuple(g if is_needed else None for g, is_needed in zip((*gradients, bias), grad_input_mask, strict=True))
 
 

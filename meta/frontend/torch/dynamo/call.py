@@ -14,11 +14,18 @@ from meta.backend.memory.allocation import ALIGNMENT
 from meta.backend.python_errors import reraise
 from meta.device import Device
 from meta.dtype import is_complex
-from meta.errors import MetaError, NotSupportedError, PositionError
+from meta.errors import DispatchError, MetaError, NotSupportedError, PositionError
 from meta.frontend.torch.dynamo.convert import Converted, convert
-from meta.frontend.torch.dynamo.layouts import channel_candidates, kept_results, last_channels, saved_results
+from meta.frontend.torch.dynamo.layouts import (
+    channel_candidates,
+    kept_results,
+    last_channels,
+    saved_results,
+    with_parts,
+)
 from meta.frontend.torch.dynamo.memory import (
     Layout,
+    Order,
     allocator,
     fill,
     symbol_reader,
@@ -28,7 +35,6 @@ from meta.frontend.torch.dynamo.options import Options, compile_record
 from meta.frontend.torch.dynamo.outputs import getter, receiver, returned
 from meta.frontend.torch.dynamo.recorded import RecordedCalls
 from meta.frontend.torch.dynamo.report import GraphReport
-from meta.frontend.torch.dynamo.results import Order
 from meta.frontend.torch.dynamo.roles import Passed, roles_of
 from meta.frontend.torch.dynamo.shapes import NeedsSizes, NeedsTorch, Sizes, inverse, plain_symbol, symbols_of
 from meta.frontend.torch.dynamo.split import dependent_nodes, split_graph
@@ -77,8 +83,8 @@ def compile_graph(
     except NeedsTorch as error:
         options.refuse_whole(kind, str(error))
         if kind == "forward":
-            passed.rearranged.clear()
-            passed.kept.clear()
+            for each in (passed.rearranged, passed.kept, passed.parts):
+                each.clear()
         count = sum(n.op == "call_function" for n in module.graph.nodes)
         return _by_torch(builder), GraphReport(kind, count, by_torch=str(error))
 
@@ -103,6 +109,8 @@ class _Builder:
         except MetaError as error:
             if isinstance(error, NotSupportedError) and error.subject == "torch.compile":
                 raise
+            if isinstance(error, DispatchError) and error.__cause__ is not None:  # a dialect's check of a call raised
+                raise
             raise NeedsSizes(f"{error.problem}") from error
         report = GraphReport(self.kind, converted.operators, converted.fallbacks, per_size=per_size)
         return run, report
@@ -118,8 +126,9 @@ class _Builder:
 
         def converted_with(rearranged: Mapping[str, Order], takes_memory: bool) -> Converted:
             return convert(
-                module, sizes, symbols, rearranged, names, known=self.sources.keys(), takes_memory=takes_memory
-            )
+                module, sizes, symbols, rearranged, names, self.passed.parts if kind == "backward" else {},
+                known=self.sources.keys(), takes_memory=takes_memory,
+            )  # fmt: skip
 
         candidates = channel_candidates(module, saved)
         channels: dict[str, Order] = {n.name: last_channels(n.meta["val"].ndim) for n in candidates}
@@ -127,7 +136,11 @@ class _Builder:
             trial = converted_with(channels, False)
             kept = self.options.compiled(lambda: kept_results(trial.record.module))
             channels = {name: order for i, (name, order) in enumerate(trial.computed) if i in kept and name in channels}
-        converted = converted_with({**taken, **channels}, _takes_memory(module))
+        takes_memory = _takes_memory(module)
+        converted = converted_with({**taken, **channels}, takes_memory)
+        if kind == "forward" and not takes_memory and not symbols:
+            converted, parts = self.options.compiled(lambda: with_parts(converted, names))
+            self.passed.parts.update(parts)
         self.passed.rearranged.update(converted.rearranged)
         return converted
 
@@ -139,7 +152,7 @@ def _by_torch(builder: _Builder) -> Run:
     moved = [
         (i, allocator(Layout.of(n.meta["val"]), None, n.meta["val"].device, builder.sources))
         for i, n in enumerate(placeholders)
-        if builder.kind == "backward" and n.name in builder.passed.rearranged
+        if builder.kind == "backward" and (n.name in builder.passed.rearranged or n.name in builder.passed.parts)
     ]
 
     def run(args: list[Any]) -> list[Any]:
@@ -205,7 +218,7 @@ def _program(builder: _Builder, converted: Converted, *, checked: bool) -> Run:
     copied = roles.copied_bytes(converted) if graphs else None
     with scoped(checks_positions=checked and device.kind == "cpu"):
         program = options.compiled(
-            lambda: compile_record(converted.record, device, fuse=options.fuse, graphs=graphs, copied_bytes=copied)
+            lambda: compile_record(converted, device, fuse=options.fuse, graphs=graphs, copied_bytes=copied)
         )
     prepare, write_back = _preparer(converted, sources, device), _writer(converted)
     if program.loaded.destinations is not None:
@@ -324,7 +337,6 @@ def _preparer(
     them is another tensor than the argument."""
     # Kernels of GPUs read several elements at once.
     aligned = range(len(converted.inputs)) if device.kind == "cuda" else ()
-    positions = [each.position for each in converted.inputs]
     special: list[tuple[int, Callable[[torch.Tensor], torch.Tensor]]] = []
     for i, each in enumerate(converted.inputs):
         kind = converted.record.main.params[i].type
@@ -334,7 +346,7 @@ def _preparer(
     carried = symbol_reader(converted.carried, sources)
 
     def prepare(values: list[Any]) -> tuple[list[Any], bool]:
-        inputs, is_moved = [values[i] for i in positions], bool(special)
+        inputs, is_moved = [each.tensor(values) for each in converted.inputs], bool(special)
         for i, change in special:
             inputs[i] = change(inputs[i])
         for i, x in enumerate(inputs):

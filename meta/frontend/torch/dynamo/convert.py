@@ -28,8 +28,9 @@ from meta.frontend.torch.dynamo.foreign import (
     known_strides,
     operand_layouts,
 )
+from meta.frontend.torch.dynamo.memory import Input, Order, SavedPart, whole_inputs
 from meta.frontend.torch.dynamo.report import RANDOM, Fallback
-from meta.frontend.torch.dynamo.results import GraphResult, Order, Output, ResultPlan, storage
+from meta.frontend.torch.dynamo.results import GraphResult, Output, ResultPlan, storage
 from meta.frontend.torch.dynamo.shapes import (
     NeedsSizes,
     NeedsTorch,
@@ -55,17 +56,6 @@ TWINLESS = "no twin is registered (meta.frontend.torch.twin)"
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
-    """An input of a program: the argument at a position of the graph, or the memory of a result, which comes after all
-    arguments.
-
-    order: of its axes, in which it is contiguous; None as it is."""
-
-    position: int
-    order: Order
-
-
-@dataclass(frozen=True, slots=True)
 class Converted:
     """A graph as a program.
 
@@ -75,7 +65,8 @@ class Converted:
     computed: the names of the nodes that the results are, and the order in which the program has their axes.
     rearranged: the names of results that are in other memory than torch says, and the order of their axes there.
     random: whether torch draws random numbers in it; the program then has one more result.
-    arguments: the number of arguments of the graph."""
+    arguments: the number of arguments of the graph.
+    is_standard: whether the program has gone through the standard passes."""
 
     record: tracing.Record
     inputs: tuple[Input, ...]
@@ -90,20 +81,23 @@ class Converted:
     operators: int
     random: bool
     arguments: int
+    is_standard: bool = False
 
 
 def convert(
     module: GraphModule, sizes: Sizes, symbols: Sequence[str], rearranged: Mapping[str, Order],
-    saved: Collection[str] = (), *, known: Collection[str], takes_memory: bool,
+    saved: Collection[str] = (), parts: Mapping[str, SavedPart] | None = None, *, known: Collection[str],
+    takes_memory: bool,
 ) -> Converted:  # fmt: skip
     """The program of a graph. symbols: the names of the sizes that are open.
 
     rearranged: nodes that the graph takes or returns in other memory than torch says -> the order of their axes there.
     saved: the names of results that only the backward graph reads, which may get other memory as well.
+    parts: nodes that the graph takes as parts of other tensors, which the program gets in their place.
     known: the names of the sizes that the arguments of a call have.
     takes_memory: whether the program gets the memory of its results as further inputs, where the sizes are known.
     Raises NeedsSizes where it can be converted only for given sizes, NeedsTorch where meta has no types for it."""
-    return _GraphConverter(module, sizes, symbols, rearranged, saved, known, takes_memory).run()
+    return _GraphConverter(module, sizes, symbols, rearranged, saved, parts or {}, known, takes_memory).run()
 
 
 @dataclass(slots=True)
@@ -113,6 +107,7 @@ class _GraphConverter:
     symbols: Sequence[str]
     rearranged: Mapping[str, Order]
     saved: Collection[str]
+    parts: Mapping[str, SavedPart]
     known: Collection[str]
     takes_memory: bool
     values: dict[Node, Any] = field(default_factory=dict[Node, Any])
@@ -134,13 +129,16 @@ class _GraphConverter:
         plan = ResultPlan(results, placeholders, self.roots, written, dict(self.rearranged), self.saved)
         outputs = plan.outputs()
         live = live_nodes(nodes, [*plan.results, *(write.args[1] for write in targets)])
+        parts = {n: self.parts[n.name] for n in placeholders if n.name in self.parts}
         inputs = [
             Input(i, self._order(n))
             for i, n in enumerate(placeholders)
-            if isinstance(n.meta["val"], torch.Tensor) and (n in written or n in live)
+            if isinstance(n.meta["val"], torch.Tensor) and n not in parts and (n in written or n in live)
         ]
+        wholes = whole_inputs(placeholders, parts, live)
+        inputs += wholes.values()
         places = [placeholders[each.position] for each in inputs]
-        types = [self._input_type(node.meta["val"], each.order) for node, each in zip(places, inputs, strict=True)]
+        types = [self._input_type(n.meta["val"], each) for n, each in zip(places, inputs, strict=True)]
         writes: list[tuple[int, Any, Order]] = [
             (i, written[node].args[1], inputs[i].order) for i, node in enumerate(places) if node in written
         ]
@@ -152,7 +150,7 @@ class _GraphConverter:
                 continue
             writes.append((len(inputs), node, result.order))
             inputs.append(Input(len(placeholders) + i, result.order))
-            types.append(self._input_type(value, result.order))
+            types.append(self._input_type(value, inputs[-1]))
         plain = {str(d) for t in types for d in t.shape}
         carried = tuple(name for name in self.symbols if name not in plain)
         device = types[0].device if types else "cpu"
@@ -164,6 +162,8 @@ class _GraphConverter:
                     self.values[node] = self.sizes.number(node.meta["val"])
             for node, each, x in zip(places, inputs, tensors, strict=False):
                 self.values[node] = x if each.order is None else meta.transpose(x, inverse(each.order))
+            for node, part in ((n, p) for n, p in parts.items() if p.group in wholes):
+                self.values[node] = part.of(tensors[inputs.index(wholes[part.group])])
             for node in nodes:
                 if node in live and node not in targets and node.op in ("call_function", "get_attr"):
                     self.values[node] = self._value(node)
@@ -185,9 +185,10 @@ class _GraphConverter:
         """The order of axes in which the value of an input or result is contiguous; None as it is."""
         return self.rearranged[node.name] if node.name in self.rearranged else dense_order(node.meta["val"])
 
-    def _input_type(self, value: torch.Tensor, order: tuple[int, ...] | None) -> Any:
+    def _input_type(self, value: torch.Tensor, each: Input) -> Any:
         kind = self.sizes.type(value)
-        return kind if order is None else kind.with_shape(tuple(kind.shape[axis] for axis in order))
+        shape = kind.shape if each.order is None else tuple(kind.shape[axis] for axis in each.order)
+        return kind.with_shape(shape if each.whole is None else each.whole.shape)
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 

@@ -1,22 +1,27 @@
 """The layout of activations that a forward graph saves for the backward graph: with channels last where the program
-computes so, since each graph would transpose them otherwise."""
+computes so, and as parts of the tensor that the program computes where they are nearly all of it, since each graph
+would copy them otherwise."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from math import prod
 from typing import Any
 
 import torch
 from torch._guards import TracingContext
 from torch.fx import GraphModule, Node
 
-from meta.frontend.torch.dynamo.memory import is_constant
-from meta.frontend.torch.dynamo.results import storage
+from meta.frontend.torch.dynamo.convert import Converted
+from meta.frontend.torch.dynamo.memory import Layout, SavedPart, is_constant
+from meta.frontend.torch.dynamo.results import GraphResult, Output, storage
 from meta.frontend.torch.dynamo.shapes import dense_order
 from meta.ir.builder import Module
-from meta.ir.expr import Call
-from meta.passes.standard import standard
+from meta.ir.expr import MUTATES, Binding, Call, Tuple, TupleGetItem
+from meta.passes.fold_views import Part, parts_of
+from meta.passes.standard import separate_results, standard
 
 
 def last_channels(ndim: int) -> tuple[int, ...]:
@@ -74,3 +79,80 @@ def kept_results(module: Module) -> frozenset[int]:
 
 def _is_transpose(value: object) -> bool:
     return isinstance(value, Call) and value.op_name == "transpose"
+
+
+def with_parts(converted: Converted, saved: Collection[str]) -> tuple[Converted, dict[str, SavedPart]]:
+    """A forward graph after the standard passes, which returns tensors in place of the saved results that are most of
+    their elements, such as slices and transposes; and these results by name.
+
+    saved: the names of results that only the backward graph reads."""
+    module = separate_results(converted.record.module, standard()(converted.record.module))
+    main = module.main
+    results, found = list(main.body.results), parts_of(main)
+    groups: dict[Any, list[tuple[int, Part]]] = {}
+    for i, (name, _) in enumerate(converted.computed):
+        part = found.get(results[i])
+        if name in saved and isinstance(part, Part) and _is_piece(part) and part.source not in main.params:
+            groups.setdefault(part.source, []).append((i, part))
+    kept = {source: members for source, members in groups.items() if _fill_most(members) and source not in results}
+    record = replace(converted.record, module=module)
+    if not kept:
+        return replace(converted, record=record, is_standard=True), {}
+    parts: dict[str, SavedPart] = {}
+    views: dict[int, tuple[Layout, Layout]] = {}
+    firsts = {min(i for i, _ in members): source for source, members in kept.items()}
+    for group, members in enumerate(kept.values()):
+        for i, part in members:
+            name, order = converted.computed[i]
+            parts[name] = SavedPart(group, part.layout, order, tuple(map(_step, part.steps)))
+            dtype = converted.results[i].layout.dtype
+            views[i] = Layout.row_major(part.layout.source, dtype), parts[name].place(dtype)
+    first_of = {i: min(j for j, _ in members) for members in kept.values() for i, _ in members}
+    left = [i for i in range(len(results)) if first_of.get(i, i) == i]
+    places = {i: left.index(first_of.get(i, i)) for i in range(len(results))}
+    written = {places[i]: param for i, param in main.attrs.get(MUTATES, {}).items()}
+    body = replace(main.body, result=Tuple(tuple(firsts.get(i, results[i]) for i in left)))
+    attrs = {**main.attrs, MUTATES: written} if written else main.attrs
+    module = module.with_function("main", replace(main, body=body, attrs=attrs))
+    own = [i for i in left if i < len(converted.results)]
+    return replace(
+        converted, record=replace(record, module=module), is_standard=True,
+        returned=tuple(range(len(own))),
+        results=tuple(GraphResult(views[i][0], None, None) if i in views else converted.results[i] for i in own),
+        computed=tuple(converted.computed[i] for i in own),
+        outputs=tuple(_moved(each, converted.arguments, places, views) for each in converted.outputs),
+    ), parts  # fmt: skip
+
+
+def _moved(
+    output: Output, arguments: int, places: Mapping[int, int], views: Mapping[int, tuple[Layout, Layout]]
+) -> Output:
+    """An output of the results that are left. views: of results that are parts."""
+    if output.position is None or output.position < arguments:
+        return output
+    i = output.position - arguments
+    return replace(output, position=arguments + places[i], view=views.get(i, output.view))
+
+
+def _is_piece(part: Part) -> bool:
+    """Whether a part lacks elements of the tensor, and has none twice."""
+    layout = part.layout
+    distinct = all(n == 1 or s > 0 for n, s in zip(layout.shape, layout.strides, strict=True))
+    return distinct and prod(layout.shape) < prod(layout.source)
+
+
+def _fill_most(members: Sequence[tuple[int, Part]]) -> bool:
+    """Whether parts, one at the start, are nearly all of a tensor."""
+    most_added = 1 / 8  # Share of a tensor that saving it in place of its parts may keep alive beside them.
+    layouts = {part.layout for _, part in members}
+    size = prod(members[0][1].layout.source)
+    begins = any(layout.offset == 0 for layout in layouts)
+    return begins and size * (1 - most_added) <= sum(prod(each.shape) for each in layouts) <= size
+
+
+def _step(binding: Binding) -> tuple[str, tuple[Any, ...]] | int:
+    value = binding.value
+    if isinstance(value, TupleGetItem):
+        return value.index
+    assert isinstance(value, Call)
+    return value.op_name, tuple(value.args[1:])

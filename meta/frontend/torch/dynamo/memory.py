@@ -7,14 +7,17 @@ which. Sizes, strides and offsets may be expressions of symbols, whose values ar
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
+from torch.fx import Node
 from torch.utils._sympy.printers import PythonPrinter
 
-from meta.frontend.torch.dynamo.shapes import NeedsTorch, contiguous_strides, plain_symbol
+import meta
+from meta.frontend.torch.dynamo.shapes import NeedsTorch, contiguous_strides, inverse, plain_symbol
+from meta.ir.layout import StridedLayout
 
 T = TypeVar("T")
 
@@ -93,6 +96,9 @@ def _text(value: Any, printer: _Printer, sources: Mapping[str, str]) -> str:
     return str(printer.doprint(value.node.expr))
 
 
+Order = tuple[int, ...] | None
+"""The order of axes in which a tensor is contiguous; None as it is."""
+
 # --- layouts ---------------------------------------------------------------------------------------------------------
 
 
@@ -117,6 +123,10 @@ class Layout:
         )
 
     @staticmethod
+    def row_major(shape: tuple[int, ...], dtype: torch.dtype) -> Layout:
+        return Layout(shape, contiguous_strides(shape), 0, dtype)
+
+    @staticmethod
     def compact(fake: torch.Tensor, order: Sequence[int] | None) -> Layout:
         """The layout of a tensor whose axes are contiguous in an order, None in their own."""
         axes = range(fake.ndim) if order is None else order
@@ -127,6 +137,97 @@ class Layout:
 def moved(layout: Layout, start: Any) -> Layout:
     """The layout in a storage that begins `start` elements earlier."""
     return replace(layout, offset=layout.offset + start)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPart:
+    """A saved value as a part of a larger tensor, which the program of the forward graph returns and the program of the
+    backward graph takes.
+
+    group: of the parts of one tensor.  layout: where the part is in it, with the axes in `order`.
+    steps: from that tensor to the part: operators with the arguments behind the first, and positions in lists."""
+
+    group: int
+    layout: StridedLayout
+    order: Order
+    steps: tuple[tuple[str, tuple[Any, ...]] | int, ...]
+
+    def of(self, whole: Any) -> Any:
+        """The part of a tensor in a trace."""
+        x = whole
+        for step in self.steps:
+            x = x[step] if isinstance(step, int) else getattr(meta, step[0])(x, *step[1])
+        return x if self.order is None else meta.transpose(x, inverse(self.order))
+
+    def place(self, dtype: torch.dtype) -> Layout:
+        """Where torch's tensor is in the memory of the larger one."""
+        own = self.layout if self.order is None else self.layout.transposed(inverse(self.order))
+        return Layout(own.shape, own.strides, own.offset, dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A tensor that arguments of a graph are parts of. shape: of it.  parts: the positions of these arguments, and
+    where they are in it; the first one is at its start."""
+
+    shape: tuple[int, ...]
+    parts: tuple[tuple[int, Layout], ...]
+
+    def tensor(self, values: Sequence[Any]) -> torch.Tensor:
+        """The tensor, in the memory of the arguments of a call; in new memory where hooks of saved tensors, for one,
+        have made others of them."""
+        first: torch.Tensor = values[self.parts[0][0]]
+        storage, start = first.untyped_storage(), first.storage_offset()
+        for position, place in self.parts:
+            x: torch.Tensor = values[position]
+            is_here = x.untyped_storage().data_ptr() == storage.data_ptr() and x.stride() == place.strides
+            if not is_here or x.storage_offset() != start + place.offset:
+                return self._gathered(values)
+        if (start + math.prod(self.shape)) * first.element_size() > storage.nbytes():
+            return self._gathered(values)
+        return first.as_strided(self.shape, contiguous_strides(self.shape), start)
+
+    def _gathered(self, values: Sequence[Any]) -> torch.Tensor:
+        memory = values[self.parts[0][0]].new_zeros(self.shape)
+        for position, place in self.parts:
+            memory.as_strided(place.shape, place.strides, place.offset).copy_(values[position])
+        return memory
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input of a program: the argument at a position of the graph, or the memory of a result, which comes after all
+    arguments.
+
+    order: of its axes, in which it is contiguous; None as it is.
+    whole: the tensor that the program takes in place of its parts; the argument is the first of them."""
+
+    position: int
+    order: Order = None
+    whole: Whole | None = None
+
+    def tensor(self, values: Sequence[Any]) -> Any:
+        """The tensor that the program takes, as torch has it. values: the arguments of a call."""
+        return values[self.position] if self.whole is None else self.whole.tensor(values)
+
+
+def whole_inputs(
+    placeholders: Sequence[Node], parts: Mapping[Node, SavedPart], live: Collection[Node]
+) -> dict[int, Input]:
+    """The inputs in place of parts that are read, by group; the part at the start of each tensor stands for it."""
+    groups: dict[int, list[tuple[int, SavedPart, Layout]]] = {}
+    for i, node in enumerate(placeholders):
+        if node in parts:
+            part = parts[node]
+            groups.setdefault(part.group, []).append((i, part, part.place(node.meta["val"].dtype)))
+    read = {parts[node].group for node in placeholders if node in parts and node in live}
+    inputs: dict[int, Input] = {}
+    for group, members in groups.items():
+        if group in read:
+            members.sort(key=lambda member: member[2].offset)
+            whole = Whole(members[0][1].layout.source, tuple((i, place) for i, _, place in members))
+            inputs[group] = Input(members[0][0], None, whole)
+    return inputs
 
 
 def viewer(position: int, base: Layout, view: Layout, sources: Mapping[str, str]) -> Callable[[Args], torch.Tensor]:

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from meta.device import Device
 from meta.errors import ArgumentError, NotSupportedError, did_you_mean
+from meta.frontend.torch.dynamo.convert import Converted
 from meta.frontend.torch.dynamo.report import RANDOM, Fallback
 from meta.op.dispatch import with_dialect
-from meta.tracing import Record
 from meta.vm.arguments import RecordSource
 from meta.vm.compilation import compile as compiled
 from meta.vm.executor import Executor
@@ -98,13 +98,14 @@ def _checked(name: str, value: Any) -> Any:
 
 
 def compile_record(
-    record: Record, device: Device, *, fuse: bool, graphs: bool, copied_bytes: int | None
+    converted: Converted, device: Device, *, fuse: bool, graphs: bool, copied_bytes: int | None
 ) -> Program:  # fmt: skip
-    """The program of a record, which is called with raw tensors: `program.machine.main`.
+    """The program of a converted graph, which is called with raw tensors: `program.machine.main`.
 
     copied_bytes: how many bytes are copied in each call, where calls are recorded as CUDA graphs. If graphs repay that,
         the program takes the memory of its tensors (`program.loaded.destinations`)."""
+    record = converted.record
     executor: Executor[..., Any] = compiled(RecordSource(record), device, fuse=fuse, graphs=graphs)
     executor._copied_bytes = copied_bytes
     executor.graphs |= copied_bytes is not None
-    return executor._compile(record, record.module)
+    return executor._compile(record, record.module, is_standard=converted.is_standard)

@@ -134,10 +134,12 @@ class RecordedCalls:
         """Derive what calls do from what is read in place; recordings of before no longer hold."""
         self.forget_graphs()
         self.read_places = [self.positions[i] for i in sorted(self.in_place)]
+        wholes = [whole for i in sorted(self.in_place) if (whole := self.converted.inputs[i].whole)]
+        self.read_places += [position for whole in wholes for position, _ in whole.parts[1:]]
         for i in range(len(self.positions)):
             if i not in self.in_place and i not in self.static:
                 self.static[i] = self._static(i)
-        self.copies = [(seen, self.positions[i]) for i, (_, seen) in self.static.items()]
+        self.copies = [(seen, self.converted.inputs[i]) for i, (_, seen) in self.static.items()]
         self.copied_back = [i for i in self.converted.written if i in self.static]
 
     def _static(self, i: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -171,8 +173,8 @@ class RecordedCalls:
         return current.cuda_stream
 
     def _fill(self, values: Values) -> None:
-        for static, position in self.copies:
-            static.copy_(values[position])
+        for static, each in self.copies:
+            static.copy_(each.tensor(values))
 
     def _run(
         self, values: Values, addresses: tuple[int, ...], memory: _Memory | None, stream: int
@@ -223,7 +225,7 @@ class RecordedCalls:
         """Note where inputs are. Those that move often, or cannot be read in place, are copied from now on; returns
         whether there are new ones."""
         before = len(self.in_place)
-        for i, address in zip(sorted(self.in_place), addresses, strict=True):
+        for i, address in zip(sorted(self.in_place), addresses, strict=False):
             self.addresses[i].add(address)
             most = MAX_RECORDINGS if i in self.roles.fixed else MAX_PLACES
             is_elsewhere = inputs[i].data_ptr() != address or address % ALIGNMENT

@@ -12,11 +12,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from meta.frontend.torch.dynamo.memory import Layout, is_constant, moved
+from meta.frontend.torch.dynamo.memory import Layout, Order, is_constant, moved
 from meta.frontend.torch.dynamo.shapes import NeedsTorch, covers_storage, dense_order, is_dense, storage_elements
-
-Order = tuple[int, ...] | None
-"""The order of axes in which a tensor is contiguous; None as it is."""
 
 
 @dataclass(frozen=True, slots=True)

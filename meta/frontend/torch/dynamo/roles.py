@@ -11,7 +11,8 @@ from torch.fx import GraphModule, Node
 
 from meta.frontend.torch.dynamo.convert import Converted
 from meta.frontend.torch.dynamo.layouts import saved_places
-from meta.frontend.torch.dynamo.results import Order, Output
+from meta.frontend.torch.dynamo.memory import Order, SavedPart
+from meta.frontend.torch.dynamo.results import Output
 from meta.frontend.torch.dynamo.shapes import is_dense
 from meta.ir.type import TensorType, leaf_types
 
@@ -23,14 +24,16 @@ class Passed:
     stable: parameters and buffers, which mostly have the same memory.
     rearranged: activations that the forward graph returns in other memory than torch says, and the order of their axes
         there.
-    kept: what the forward graph saves in memory that stays the same: views of parameters, and its own results."""
+    kept: what the forward graph saves in memory that stays the same: views of parameters, and its own results.
+    parts: activations that the forward graph returns as parts of larger tensors."""
 
     stable: set[str] = field(default_factory=set[str])
     rearranged: dict[str, Order] = field(default_factory=dict[str, Order])
     kept: set[str] = field(default_factory=set[str])
+    parts: dict[str, SavedPart] = field(default_factory=dict[str, SavedPart])
 
     def clear(self) -> None:
-        for each in (self.stable, self.rearranged, self.kept):
+        for each in (self.stable, self.rearranged, self.kept, self.parts):
             each.clear()
 
 
@@ -97,6 +100,6 @@ def roles_of(module: GraphModule, kind: str, converted: Converted, passed: Passe
 def _is_compact(node: Node, passed: Passed) -> bool:
     """Whether the value of a placeholder is compact, in some order of its axes, as programs read it."""
     value: Any = node.meta["val"]
-    if node.name in passed.rearranged:
+    if node.name in passed.rearranged or node.name in passed.parts:
         return True
     return isinstance(value, torch.Tensor) and is_dense(value) and not value.is_conj() and not value.is_neg()

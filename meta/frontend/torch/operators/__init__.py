@@ -16,6 +16,7 @@ arrays.
 schemas                 schemas and arguments in either form
 sizes                   symbolic sizes in either form, and type functions on them
 kernels                 kernels on memory
+strided                 kernels on operands that are parts of other memory
 traced                  functions of meta on torch's tensors
 derivatives             gradients and vmap
 autograd                kernels that record calls, and forward mode

@@ -13,7 +13,7 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 
 from meta.autograd.transforms import jvp
-from meta.frontend.torch.operators.derivatives import backward, call_of, setup_context
+from meta.frontend.torch.operators.derivatives import backward, call_of, saver
 from meta.frontend.torch.operators.schemas import TorchOverload
 from meta.frontend.torch.operators.sizes import Symbols
 from meta.frontend.torch.operators.traced import Find, TorchTensor, calling_torch, unwrapped
@@ -22,12 +22,16 @@ from meta.tree import is_sequence, leaves_of, with_leaves
 
 _BELOW: Any = torch._C._AutoDispatchBelowAutograd
 _AFTER: Any = torch._C._after_autograd_keyset
+_PLAIN: int = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU).raw_repr()
+"""The keys below Autograd of a call that only the kernel for the CPU sees: nothing traces or transforms it."""
 
 
-def autograd_kernel(op: Op, overload: TorchOverload, find: Find) -> Callable[..., Any]:
-    """The kernel for the dispatch key Autograd, which also gets the keys of the call."""
+def autograd_kernel(op: Op, overload: TorchOverload, find: Find, on_cpu: Callable[..., Any]) -> Callable[..., Any]:
+    """The kernel for the dispatch key Autograd, which also gets the keys of the call.
+
+    on_cpu: the kernel for the CPU. Torch's dispatcher would call it in a multiple of the time."""
     target = find(op).overloads[overload.name]
-    apply = _recorder(target, op, overload, find)
+    apply = _recorder(target, op, overload, find, on_cpu)
     as_list = overload.results == "Tensor[]"
     lists = any(p.is_list for p in overload.parameters)
 
@@ -42,23 +46,32 @@ def autograd_kernel(op: Op, overload: TorchOverload, find: Find) -> Callable[...
             else:
                 result = apply(keys, nest, *flat)
             return list(result) if as_list else result
+        if (keys & _AFTER).raw_repr() == _PLAIN:
+            return on_cpu(*args)
         with _BELOW():
             return target.redispatch(keys & _AFTER, *args)
 
     return run
 
 
-def _recorder(target: Any, op: Op, overload: TorchOverload, find: Find) -> Callable[..., Any]:
+def _recorder(
+    target: Any, op: Op, overload: TorchOverload, find: Find, on_cpu: Callable[..., Any]
+) -> Callable[..., Any]:
     """`apply(keys, arguments, *flat arguments)`: the call as a node of torch's graph. arguments: None if no argument is
     a list."""
-    save, pull = setup_context(op, overload), backward(find)
+    save, pull = saver(op, overload), backward(find)
 
     class _Node(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, keys: Any, nest: Any, *flat: Any) -> Any:
             args = flat if nest is None else with_leaves(nest, flat)
             ctx.nest = nest
-            if forward_ad._current_level >= 0:
+            is_forward = forward_ad._current_level >= 0
+            if not is_forward and (keys & _AFTER).raw_repr() == _PLAIN:
+                result = on_cpu(*args)
+                save(ctx, overload.complete(args), result, is_plain=True)
+                return tuple(result) if is_sequence(result) else result
+            if is_forward:
                 ctx.flat = flat
             # The levels of torch.func around this one record the call too, and `apply` has switched that off.
             with _BELOW(), torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from itertools import count
+from marshal import dumps
 from typing import Any
 
 import torch
 
 from meta.autograd.batch import vmap
-from meta.eager.ndarray import NDArray
+from meta.eager.call import CACHE_LIMIT
 from meta.frontend.torch.operators.kernels import array_of, function_of, stream_of, taker, tensor_of
 from meta.frontend.torch.operators.schemas import TorchOverload
 from meta.frontend.torch.operators.sizes import Symbols
@@ -38,46 +42,79 @@ class _Call:
     args: tuple[Any, ...]
     outs: tuple[Any, ...]
     flows: frozenset[int]
-    symbols: Symbols
+    symbols: Symbols | None
+    """None for a call of plain tensors, which others of the same types share."""
+    saved: tuple[int, ...]
+    """Of the tensors of the call, arguments before results."""
 
 
-def setup_context(op: Op, overload: TorchOverload) -> Callable[..., None]:
-    """Torch's hook that saves what the gradient of a call reads."""
+def saver(op: Op, overload: TorchOverload) -> Callable[..., None]:
+    """`save(context, complete arguments, result, is_plain=False)` keeps what the gradient of a call reads.
 
-    def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    is_plain: whether the tensors are plain ones, so that another call of the same types needs the same."""
+    calls: dict[Any, _Call] = {}
+    lists = any(p.is_list for p in overload.parameters)
+
+    def save(ctx: Any, inputs: tuple[Any, ...], output: Any, is_plain: bool = False) -> None:
         ctx.set_materialize_grads(False)
         results = tuple(output) if is_sequence(output) else (output,)
+        flat = leaves_of(inputs) if lists else inputs
+        tensors = [x for x in (*flat, *results) if isinstance(x, torch.Tensor)]
         rule = gradient_rule(op.name)
         if rule is None or not rule.differentiable:
             ctx.call = None
             ctx.mark_non_differentiable(*results)
             return
-        symbols = Symbols()
-        saved: list[torch.Tensor] = []
+        key = _key_of(id(rule), inputs, tensors) if is_plain and not lists else None
+        call = calls.get(key)
+        if call is None:
+            call = _call(op, overload, rule, inputs, results)
+            if key is not None:
+                if len(calls) >= CACHE_LIMIT:
+                    calls.clear()
+                calls[key] = call = replace(call, symbols=None)
+        ctx.call = call
+        if len(call.flows) < len(results):
+            ctx.mark_non_differentiable(*[y for i, y in enumerate(results) if i not in call.flows])
+        ctx.save_for_backward(*[tensors[i] for i in call.saved])
 
-        def keep(x: Any, is_read: bool) -> Any:
-            if not isinstance(x, torch.Tensor):
-                return x
-            if not is_read:
-                return symbols.type(x)
-            saved.append(x)
-            return _Saved(len(saved) - 1)
+    return save
 
-        args = tuple(
-            _kept(p.is_list, keep, value, i in rule.saved_args) if p.is_tensor and value is not None
-            else p.normal(op.name, value, symbols.dim)
-            for i, (p, value) in enumerate(zip(overload.parameters, inputs, strict=True))
-        )  # fmt: skip
-        types = [symbols.type(y) for y in results]
-        flows = rule.flowing(types)
-        outs = tuple(keep(y, rule.saves(i)) for i, y in enumerate(results))
-        constant = [y for i, y in enumerate(results) if i not in flows]
-        if constant:
-            ctx.mark_non_differentiable(*constant)
-        ctx.save_for_backward(*saved)
-        ctx.call = _Call(rule_for(rule, types), args, outs, flows, symbols)
 
-    return setup
+def _key_of(rule: int, inputs: tuple[Any, ...], tensors: list[torch.Tensor]) -> Any:
+    """By which a call of plain tensors finds one of the same types; None if it has attributes without a text."""
+    try:
+        rest = dumps([... if isinstance(x, torch.Tensor) else x for x in inputs], 2)
+    except ValueError:
+        return None
+    return (rule, rest, *[x.dtype for x in tensors], *[x.shape for x in tensors])
+
+
+def _call(
+    op: Op, overload: TorchOverload, rule: GradRule, inputs: tuple[Any, ...], results: tuple[torch.Tensor, ...]
+) -> _Call:
+    """What the gradient of a call reads."""
+    symbols = Symbols()
+    saved: list[int] = []
+    number = count()
+
+    def keep(x: Any, is_read: bool) -> Any:
+        if not isinstance(x, torch.Tensor):
+            return x
+        index = next(number)
+        if not is_read:
+            return symbols.type(x)
+        saved.append(index)
+        return _Saved(len(saved) - 1)
+
+    args = tuple(
+        _kept(p.is_list, keep, value, i in rule.saved_args) if p.is_tensor and value is not None
+        else p.normal(op.name, value, symbols.dim)
+        for i, (p, value) in enumerate(zip(overload.parameters, inputs, strict=True))
+    )  # fmt: skip
+    types = [symbols.type(y) for y in results]
+    outs = tuple(keep(y, rule.saves(i)) for i, y in enumerate(results))
+    return _Call(rule_for(rule, types), args, outs, rule.flowing(types), symbols, tuple(saved))
 
 
 def _kept(is_list: bool, keep: Callable[[Any, bool], Any], value: Any, is_read: bool) -> Any:
@@ -97,41 +134,41 @@ def backward(find: Find) -> Callable[..., Any]:
         rule = call.rule
         dys = {i: dy for i, dy in enumerate(gradients) if dy is not None and i in call.flows}
         wanted = [wanted_of[p] if p < len(wanted_of) else False for p in rule.differentiable]
-        needs = tuple(any(w) if is_sequence(w) else bool(w) for w in wanted)
+        needs = tuple([w if w is True or w is False else any(w) for w in wanted])
         rule.check_available(needs)
         saved = ctx.saved_tensors
         if _is_plain((*saved, *dys.values())):
             found = _by_arrays(call, needs, saved, dys)
         else:
-            with calling_torch(call.symbols, find):
-                found = unwrapped(_gradients(call, needs, [TorchTensor(x, call.symbols) for x in saved],
-                                             {i: TorchTensor(dy, call.symbols) for i, dy in dys.items()}))  # fmt: skip
-        out = [[None] * len(w) if is_sequence(w) else None for w in wanted_of]  # torch takes () for a list of tensors
+            symbols = call.symbols or Symbols()
+            with calling_torch(symbols, find):
+                operands = _operands(call, [TorchTensor(x, symbols) for x in saved],
+                                     {i: TorchTensor(dy, symbols) for i, dy in dys.items()})  # fmt: skip
+                found = unwrapped(rule.function(needs, *operands))
+        # Torch takes () for a list of tensors.
+        out: list[Any] = [None if w is True or w is False else [None] * len(w) for w in wanted_of]
         for p, want, gradient in zip(rule.differentiable, wanted, found, strict=True):
-            if is_sequence(want) and gradient is not None:
-                out[p] = list(gradient)
-            elif want:
-                out[p] = gradient
+            if want:
+                out[p] = list(gradient) if type(gradient) is tuple else gradient
         return tuple(out)
 
     return run
 
 
-def _gradients(call: _Call, needs: tuple[bool, ...], saved: list[Any], dys: dict[int, Any]) -> tuple[Any, ...]:
-    """The gradients by meta's rule, on tensors of meta."""
+def _operands(call: _Call, saved: list[Any], dys: dict[int, Any]) -> tuple[Any, ...]:
+    """The operands of a call's gradient, as tensors of meta."""
 
     def filled(values: tuple[Any, ...]) -> tuple[Any, ...]:
-        return with_leaves(values, [saved[x.index] if isinstance(x, _Saved) else x for x in leaves_of(values)])
+        return tuple([saved[x.index] if type(x) is _Saved else filled(x) if type(x) is tuple else x for x in values])
 
-    operands = call.rule.operands(filled(call.args), filled(call.outs), dys, call.flows)
-    return call.rule.function(needs, *operands)
+    return call.rule.operands(filled(call.args), filled(call.outs), dys, call.flows)
 
 
 def _is_plain(tensors: tuple[Any, ...]) -> bool:
     """Whether nothing but meta's kernels would see a gradient's calls: no graph is recorded, traced or transformed."""
     return (
         not torch.is_grad_enabled()
-        and all(type(x) in _PLAIN and x.device.type in ("cpu", "cuda") for x in tensors)
+        and all(type(x) in _PLAIN and (x.is_cpu or x.is_cuda) for x in tensors)
         and not torch._C._len_torch_dispatch_stack()
         and functorch.maybe_current_level() is None
         and not any(map(functorch.is_functorch_wrapped_tensor, tensors))
@@ -144,27 +181,27 @@ def _by_arrays(call: _Call, needs: tuple[bool, ...], saved: Any, dys: dict[int, 
     inputs = [*saved, *dys.values()]
     take = taker()
     arrays = [array_of(x) if x.is_cuda or x.is_neg() else take(x) for x in inputs]
-    with GradMode(False):
-        if any(x.is_cuda for x in inputs):
-            with stream_of(inputs):
-                found = _gradients(call, needs, arrays[: len(saved)], dict(zip(dys, arrays[len(saved) :], strict=True)))
-        else:
-            found = _gradients(call, needs, arrays[: len(saved)], dict(zip(dys, arrays[len(saved) :], strict=True)))
-    by_identity = {id(a): x for a, x in zip(arrays, inputs, strict=True)}
+    on_gpu = any(x.is_cuda for x in inputs)
+    with GradMode(False), stream_of(inputs) if on_gpu else nullcontext():
+        operands = _operands(call, arrays[: len(saved)], dict(zip(dys, arrays[len(saved) :], strict=True)))
+        found = call.rule.eager(needs, *operands)
     memories = {x.data_ptr() for x in inputs}
 
     def convert(y: Any) -> Any:
-        if not isinstance(y, NDArray):
-            return y
-        if id(y) in by_identity:
-            return by_identity[id(y)]
+        if y is None:
+            return None
+        if type(y) is tuple:
+            return tuple(map(convert, y))
+        for array, x in zip(arrays, inputs, strict=True):
+            if array is y:
+                return x
         x = tensor_of(y)
         if x.data_ptr() in memories:
             return x.clone()
         memories.add(x.data_ptr())
         return x
 
-    return with_leaves(found, [convert(y) for y in leaves_of(found)])
+    return [convert(y) for y in found]
 
 
 def call_of(

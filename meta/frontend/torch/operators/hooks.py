@@ -10,7 +10,7 @@ import torch
 from torch._library.utils import lookup_op
 from torch.autograd import forward_ad
 
-from meta.errors import NotSupportedError
+from meta.errors import DeviceError, NotSupportedError
 from meta.frontend.torch.operators.kernels import undeclared
 from meta.frontend.torch.operators.schemas import TorchOverload
 from meta.frontend.torch.operators.sizes import Symbols, infer
@@ -41,7 +41,10 @@ def fake(op: Op, overload: TorchOverload) -> Kernel:
     def run(*args: Any) -> Any:
         symbols = Symbols()
         args = overload.complete(args)
-        out = infer(op, _types(op, overload, args, symbols), symbols)
+        kinds = dict.fromkeys(x.device.type for x in leaves_of(args) if isinstance(x, torch.Tensor))
+        if "meta" in kinds and len(kinds) > 1:  # type functions take it for the CPU
+            raise DeviceError(op.name, f"operands are on {' and '.join(kinds)}", "operands that are all on one device")
+        out = infer(op, overload.types(op.name, args, symbols.type, symbols.dim), symbols)
         if isinstance(out, Value):
             raise NotSupportedError(op.name, "torch cannot call it: it returns a number", "operators of tensors")
         first = next((x for x in leaves_of(args) if isinstance(x, torch.Tensor)), None)
@@ -61,17 +64,6 @@ def _empty(kind: Any, symbols: Symbols, where: torch.device | None) -> torch.Ten
     return torch.empty([symbols.size(d) for d in kind.shape], dtype=getattr(torch, kind.dtype), device=on)
 
 
-def _types(op: Op, overload: TorchOverload, args: tuple[Any, ...], symbols: Symbols) -> tuple[Any, ...]:
-    """The arguments of a call as type functions take them."""
-    out: list[Any] = []
-    for parameter, value in zip(overload.parameters, args, strict=True):
-        if not parameter.is_tensor or value is None:
-            out.append(parameter.normal(op.name, value, symbols.dim))
-        else:
-            out.append(tuple(map(symbols.type, value)) if is_sequence(value) else symbols.type(value))
-    return tuple(out)
-
-
 def autocast(op: Op, overload: TorchOverload, kind: str) -> Kernel:
     """The kernel under torch's autocast of a kind of device: operands are cast by the operator's rule."""
     keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, f"Autocast{kind.upper()}"))
@@ -81,7 +73,8 @@ def autocast(op: Op, overload: TorchOverload, kind: str) -> Kernel:
     def run(*args: Any) -> Any:
         args = overload.complete(args)
         low = str(torch.get_autocast_dtype(kind)).removeprefix("torch.")
-        types = _types(op, overload, args, Symbols())
+        symbols = Symbols()
+        types = overload.types(op.name, args, symbols.type, symbols.dim)
         dtype = target_dtype(op, types, low, {})
         values = list(args)
         with torch._C._ExcludeDispatchKeyGuard(keys):

@@ -19,6 +19,7 @@ from meta.eager.call import CACHE_LIMIT
 from meta.eager.ndarray import NDArray
 from meta.errors import NotSupportedError, RegistryError
 from meta.frontend.torch.operators.schemas import TorchOverload
+from meta.frontend.torch.operators.strided import on_strides
 from meta.ir.type import TensorType, tensor_type
 from meta.op.registry import Op, split
 
@@ -77,12 +78,12 @@ def taker() -> Callable[[torch.Tensor], NDArray]:
 
 def cpu_kernel(op: Op, overload: TorchOverload) -> Callable[..., Any]:
     """The kernel of an overload for tensors on the CPU."""
-    return _kernel(op, overload, taker())
+    return on_strides(op, overload, _kernel(op, overload, taker()), taker(), result_of(op, overload))
 
 
 def cuda_kernel(op: Op, overload: TorchOverload) -> Callable[..., Any]:
     """The kernel of an overload for tensors on GPUs, on torch's current stream of the first tensor's device."""
-    run = _kernel(op, overload, array_of)
+    run = on_strides(op, overload, _kernel(op, overload, array_of), array_of, result_of(op, overload))
 
     def on_stream(*args: Any) -> Any:
         with stream_of(args):
@@ -121,10 +122,12 @@ def _kernel(op: Op, overload: TorchOverload, take: Callable[[torch.Tensor], NDAr
             values.append(f"{stand_in} if {name} is None else take({name})" if kind.endswith("?") else f"take({name})")
         elif kind in ("float", "bool", "str", "SymInt", "Scalar") and not parameter.stands_in:
             values.append(name)
+        elif kind == "SymInt[]" and not parameter.stands_in:
+            values.append(f"tuple(map(int, {name}))")
         else:
             values.append(f"p[{i}].from_torch({name}, int)")
     scope = {"d": defaults, "p": overload.parameters, "take": take}
-    scope |= {"call": _result(op, overload), "function": function_of(op)}
+    scope |= {"call": result_of(op, overload), "function": function_of(op)}
     return eval(f"lambda {', '.join(heads)}: call(function({', '.join(values)}))", scope)
 
 
@@ -134,7 +137,7 @@ def undeclared(op: Op) -> RegistryError:
     return RegistryError(op.name, problem, "names of the results", 'define it with outputs=("y", "mask")')
 
 
-def _result(op: Op, overload: TorchOverload) -> Callable[[Any], Any]:
+def result_of(op: Op, overload: TorchOverload) -> Callable[[Any], Any]:
     """The results of a call as torch's. Functional operators of torch return new memory, so views are copied."""
     if overload.results == "Tensor":
 

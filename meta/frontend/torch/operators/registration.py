@@ -12,6 +12,7 @@ from meta.errors import NotSupportedError, RegistryError
 from meta.frontend.torch.operators import derivatives, hooks, kernels
 from meta.frontend.torch.operators.autograd import autograd_kernel
 from meta.frontend.torch.operators.schemas import TorchOverload, TorchParameter, overloads
+from meta.frontend.torch.operators.strided import layout_tag
 from meta.locks import new_lock
 from meta.op import registry
 from meta.op.registry import Op, split
@@ -165,7 +166,7 @@ def _define(op: Op) -> Registered:
     signatures = overloads(op)
     for overload in signatures:
         try:
-            library.define(overload.schema(name), tags=(torch.Tag.pt2_compliant_tag,))
+            library.define(overload.schema(name), tags=(torch.Tag.pt2_compliant_tag, layout_tag(op)))
         except RuntimeError as error:
             raise RegistryError(
                 op.name, f"torch has an operator {namespace}::{name} already", "another name"
@@ -184,7 +185,8 @@ def _implement(library: torch.library.Library, name: str, op: Op, overload: Torc
     """Register the kernels of an overload, made at their first calls."""
     qualified = f"{library.ns}::{name}"
     if any(p.is_tensor for p in overload.parameters):
-        library.impl(name, hooks.at_first_call(lambda: kernels.cpu_kernel(op, overload)), "CPU")
+        on_cpu = hooks.at_first_call(lambda: kernels.cpu_kernel(op, overload))
+        library.impl(name, on_cpu, "CPU")
         library.impl(name, hooks.at_first_call(lambda: kernels.cuda_kernel(op, overload)), "CUDA")
         for kind in ("cpu", "cuda"):
             library.impl(name, hooks.autocast(op, overload, kind), f"Autocast{kind.upper()}")
@@ -192,7 +194,7 @@ def _implement(library: torch.library.Library, name: str, op: Op, overload: Torc
         if op.recorded_as:
             library.impl(name, hooks.recorded(op, overload, ensure), "Autograd", with_keyset=True)
         else:
-            kernel = hooks.at_first_call(lambda: autograd_kernel(op, overload, ensure))
+            kernel = hooks.at_first_call(lambda: autograd_kernel(op, overload, ensure, on_cpu))
             library.impl(name, kernel, "Autograd", with_keyset=True)
     else:
         kernel = hooks.at_first_call(lambda: kernels.cpu_kernel(op, overload))

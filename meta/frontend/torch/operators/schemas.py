@@ -87,6 +87,18 @@ class TorchOverload:
         """The arguments of a call; torch leaves out those at the end that are defaults."""
         return (*args, *self.defaults()[len(args) :])
 
+    def types(
+        self, op: str, args: tuple[Any, ...], type_of: Callable[[Any], Any], size: Callable[[Any], Any]
+    ) -> tuple[Any, ...]:
+        """The arguments of a complete call as type functions take them."""
+        out: list[Any] = []
+        for parameter, value in zip(self.parameters, args, strict=True):
+            if not parameter.is_tensor or value is None:
+                out.append(parameter.normal(op, value, size))
+            else:
+                out.append(tuple(map(type_of, value)) if is_sequence(value) else type_of(value))
+        return tuple(out)
+
     def defaults(self) -> tuple[Any, ...]:
         """The values of torch's defaults; absent ones are None."""
         return tuple(None if p.stands_in or p.arg.required else p.arg.default for p in self.parameters)

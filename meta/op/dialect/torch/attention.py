@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from meta.ir.expr import CallInfo
 from meta.op.dialect.torch import DIALECT
 
 _blocked: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
@@ -16,10 +17,12 @@ _efficient: Any = torch.ops.aten._scaled_dot_product_efficient_attention.default
 _efficient_dx: Any = torch.ops.aten._scaled_dot_product_efficient_attention_backward.default
 
 
-def _scaled_scores(q: Any, k: Any, causal: bool, scale: float | None) -> tuple[Any, float]:
-    """The scaled scores, -inf where a key is masked; and the scale."""
+def _scaled_scores(q: Any, k: Any, causal: bool, scale: float | None, bias: Any) -> tuple[Any, float]:
+    """The scaled scores with the bias, -inf where a key is masked; and the scale."""
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = torch.matmul(q, k.mT).mul_(factor)
+    if bias is not None:
+        scores.add_(bias)
     if causal:
         visible = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril_()
         scores.masked_fill_(~visible, -math.inf)
@@ -57,21 +60,34 @@ def _heads(x: Any) -> Any:
     return x.reshape(-1, 1, *x.shape[-2:])
 
 
-def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None, *, out: Any) -> None:
+def _batches(x: Any) -> Any:
+    """A view with two leading axes, which keeps the strides of batches and heads."""
+    return x if x.ndim == 4 else _heads(x)
+
+
+def _reads_strides(call: CallInfo) -> bool:
+    """Whether ATen's blocked kernels read queries, keys, values and their gradients where they are."""
+    q, _, v, *_, bias = call.args
+    is_blocked = call.device.kind == "cpu" and q.dtype in ("float32", "float64") and q.shape[-1] == v.shape[-1]
+    is_blocked = is_blocked and q.ndim == 4 and bias is None
+    return is_blocked and all(layout is None or layout.strides[-1:] == (1,) for layout in call.layouts)
+
+
+def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None, bias: Any, *, out: Any) -> None:
     y, lse = out
-    if _fits_blocks(q, v):
-        result, logarithms = _blocked(_heads(q), _heads(k), _heads(v), 0.0, causal, scale=scale)
+    if bias is None and _fits_blocks(q, v):
+        result, logarithms = _blocked(_batches(q), _batches(k), _batches(v), 0.0, causal, scale=scale)
         if _is_regular(logarithms):
             y.copy_(result.view(y.shape))
             lse.copy_(logarithms.reshape(lse.shape))
             return
-    if _fits_efficient(q, k, v):
+    if bias is None and _fits_efficient(q, k, v):
         result, logarithms, *_ = _efficient(_heads(q), _heads(k), _heads(v), None, True, 0.0, causal, scale=scale)
         y.copy_(result.view(y.shape))
         lse.copy_(logarithms[..., : q.shape[-2]].reshape(lse.shape))
         return
     q, k, v = (t.to(lse.dtype) for t in (q, k, v))
-    scores, _ = _scaled_scores(q, k, causal, scale)
+    scores, _ = _scaled_scores(q, k, causal, scale, bias)
     torch.logsumexp(scores, -1, out=lse)
     lse.masked_fill_(lse == math.inf, math.nan)
     p = _probabilities(scores, lse)
@@ -82,15 +98,15 @@ def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None, *, out:
 
 
 def attention_dx(
-    q: Any, k: Any, v: Any, y: Any, lse: Any, dy: Any, causal: bool, scale: float | None, *, out: Any
+    q: Any, k: Any, v: Any, y: Any, lse: Any, dy: Any, causal: bool, scale: float | None, bias: Any, *, out: Any
 ) -> None:
     lse_rows = 32  # The number of rows of logarithms that `_efficient_dx` takes is a multiple of it.
-    if _fits_blocks(q, v) and _is_regular(lse):
-        operands = (*map(_heads, (dy, q, k, v, y)), lse.reshape(-1, 1, lse.shape[-1]))
+    if bias is None and _fits_blocks(q, v) and _is_regular(lse):
+        operands = (*map(_batches, (dy, q, k, v, y)), lse if q.ndim == 4 else lse.reshape(-1, 1, lse.shape[-1]))
         for target, gradient in zip(out, _blocked_dx(*operands, 0.0, causal, scale=scale), strict=True):
             target.copy_(gradient.view(target.shape))
         return
-    if _fits_efficient(q, k, v):
+    if bias is None and _fits_efficient(q, k, v):
         rows = lse.reshape(-1, 1, lse.shape[-1])
         rows = torch.nn.functional.pad(rows, (0, -rows.shape[-1] % lse_rows), value=math.inf)
         seed = torch.zeros((), dtype=torch.int64)  # of no dropout
@@ -100,12 +116,12 @@ def attention_dx(
             target.copy_(gradient.view(target.shape))
         return
     q, k, v, y, dy = (t.to(lse.dtype) for t in (q, k, v, y, dy))
-    scores, factor = _scaled_scores(q, k, causal, scale)
+    scores, factor = _scaled_scores(q, k, causal, scale, bias)
     p = _probabilities(scores, lse)
     ds = torch.matmul(dy, v.mT).sub_((dy * y).sum(-1, keepdim=True)).mul_(p).mul_(factor)
     for target, a, b in zip(out, (ds, ds.mT, p.mT), (k, q, dy), strict=True):
         target.copy_(torch.matmul(a, b))
 
 
-DIALECT.implement("attention_with_lse", attention)
-DIALECT.implement("attention_with_lse_dx", attention_dx)
+DIALECT.implement("attention_with_lse", attention, strided=_reads_strides)
+DIALECT.implement("attention_with_lse_dx", attention_dx, strided=_reads_strides)

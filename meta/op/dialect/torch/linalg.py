@@ -85,17 +85,20 @@ _ALIGNMENT = 16
 
 
 def _strided_matmul(call: CallInfo) -> bool:
-    """Whether cuBLAS reads the operands of a product where they are."""
+    """Whether the library reads the operands of a product where they are."""
     x1, x2, *_ = call.args
+    if call.device.kind == "cpu":
+        return all(map(_is_matrix, call.layouts))
     alike = x1.ndim == x2.ndim >= 2
-    return alike and call.device.kind == "cuda" and all(map(_has_rows, call.layouts, call.tensors()))
+    return alike and all(map(_has_rows, call.layouts, call.tensors()))
 
 
 def _strided_dense(call: CallInfo) -> bool:
+    if call.device.kind == "cpu":
+        return all(map(_is_matrix, call.layouts[:2])) and not any(call.layouts[2:])
     layouts = [each and each.reshaped((prod(each.shape[:-1]), each.shape[-1])) for each in call.layouts[:2]]
     views = all(new is not None for new, old in zip(layouts, call.layouts, strict=False) if old is not None)
-    is_strided = call.device.kind == "cuda" and views and not any(call.layouts[2:])
-    return is_strided and all(map(_has_rows, layouts, call.tensors()))
+    return views and not any(call.layouts[2:]) and all(map(_has_rows, layouts, call.tensors()))
 
 
 def _has_rows(layout: StridedLayout | None, kind: TensorType) -> bool:
@@ -113,13 +116,27 @@ def _has_rows(layout: StridedLayout | None, kind: TensorType) -> bool:
     return aligned and strides[1] == 1 and strides[0] >= sizes[1]
 
 
+def _is_matrix(layout: StridedLayout | None) -> bool:
+    """Whether an operand is row-major, or the transpose of a row-major matrix."""
+    if layout is None:
+        return True
+    return len(layout.source) == 2 and layout == StridedLayout.row_major(layout.source).transposed((1, 0))
+
+
 def _native_matmul(call: CallInfo) -> Callable[..., Any] | None:
     _, _, transpose_a, transpose_b = call.args
-    return matrix_product(call, transposed_a=transpose_a, transposed_b=transpose_b)
+    return _native_product(call, transpose_a, transpose_b)
 
 
 def _native_dense(call: CallInfo) -> Callable[..., Any] | None:
-    return matrix_product(call, transposed_b=True, has_bias=call.args[2] is not None)
+    return _native_product(call, False, True, has_bias=call.args[2] is not None)
+
+
+def _native_product(call: CallInfo, *transposes: bool, has_bias: bool = False) -> Callable[..., Any] | None:
+    if not all(map(_is_matrix, call.layouts)):
+        return None
+    stored = [t != (layout is not None) for t, layout in zip(transposes, call.layouts or (None, None), strict=False)]
+    return matrix_product(call, transposed_a=stored[0], transposed_b=stored[1], has_bias=has_bias)
 
 
 DIALECT.implement("matmul", Native(_native_matmul, Specialised(_matmul)), accepts=_unsupported, slow_start=True,

@@ -24,6 +24,8 @@ def unsuited(call: CallInfo) -> str | None:
     most_features = 128
     args = call.bind()
     q, v = args["q"], args["v"]
+    if args["bias"] is not None:
+        return "a bias"
     if q.dtype not in _DTYPES:
         return f"dtype {q.dtype}, of {', '.join(_DTYPES)}"
     for name, t in (("q", q), ("v", v)):

@@ -12,7 +12,7 @@ from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.spec import Outs, TensorSpec
 from meta.backend.tvm.te import attention as tiled
 from meta.backend.tvm.te import math as te_math
-from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, const, select
+from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, const, element, select
 from meta.backend.tvm.te.reduce import elements_of, read_reduced, reduce_axes, store_result
 from meta.backend.tvm.workarounds.exact import constant
 from meta.ir.expr import CallInfo
@@ -28,8 +28,8 @@ def _contract(a: Any, b: Any, length: Expr, shape: Sequence[Any], name: str) -> 
     return te.compute(shape, lambda *i: te.sum(a(n, *i) * b(n, *i), n), name)
 
 
-def _scaled_scores(q: Tensor, k: Tensor, causal: bool, scale: float | None) -> tuple[Any, Expr]:
-    """scale * q @ k^T, -inf where a key is masked; and the scale."""
+def _scaled_scores(q: Tensor, k: Tensor, causal: bool, scale: float | None, bias: Any) -> tuple[Any, Expr]:
+    """scale * q @ k^T + bias, -inf where a key is masked; and the scale."""
     dtype, query, key = accumulation_dtype(str(q.dtype)), elements_of(q), elements_of(k)
     factor = _factor(q.shape[-1], scale, dtype)
     dots = _contract(
@@ -37,11 +37,13 @@ def _scaled_scores(q: Tensor, k: Tensor, causal: bool, scale: float | None) -> t
         (*q.shape[:-1], k.shape[-2]), "dots",
     )  # fmt: skip
 
-    def element(*i: Expr) -> Expr:
+    def score(*i: Expr) -> Expr:
         value = dots(*i) * factor
+        if bias is not None:
+            value = value + element(bias, i, dtype)
         return select(i[-2] >= i[-1], value, tirx.const(-math.inf, dtype)) if causal else value
 
-    return te.compute(dots.shape, element, "scores"), factor
+    return te.compute(dots.shape, score, "scores"), factor
 
 
 def _is_generic(call: CallInfo) -> bool:
@@ -62,10 +64,12 @@ def _factor(features: Any, scale: float | None, dtype: str) -> Any:
 
 
 @compute("attention_with_lse", generic=_is_generic)
-def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, *, out: Outs, kind: str) -> Any:
-    if _in_tiles(kind, q, k, v):
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, bias: Any, *, out: Outs, kind: str
+) -> Any:
+    if bias is None and _in_tiles(kind, q, k, v):
         return tiled.attention(q, k, v, causal, scale)
-    scores, _ = _scaled_scores(q, k, causal, scale)
+    scores, _ = _scaled_scores(q, k, causal, scale, bias)
     last, value = (len(scores.shape) - 1,), elements_of(v)
     maximum = reduce_axes(scores, last, te.max, lambda *i: scores(*i), "highest")
     exponentials = te.compute(
@@ -80,25 +84,25 @@ def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None
         "mixed",
     )
 
-    def element(*i: Expr) -> Expr:
+    def attended(*i: Expr) -> Expr:
         # The maximum of a row of -inf is the lowest number: all exponentials are 0, and so is the result, as in torch.
         row_total = read_reduced(total, last, i)
         divisor = select(tirx.EQ(row_total, const(row_total, 0)), const(row_total, 1), row_total)
         return cast(weighted_sum(*i) / divisor, out[0].dtype)
 
-    y = te.compute(out[0].shape, element, "attention")
+    y = te.compute(out[0].shape, attended, "attention")
     lse = te.compute(total.shape, lambda *i: te_math.log(total(*i)) + maximum(*i), "logs")
     return y, store_result(lse, last, out[1], "lse")
 
 
 @compute("attention_with_lse_dx", generic=_is_generic)
 def attention_dx(
-    q: Tensor, k: Tensor, v: Tensor, y: Tensor, lse: Tensor, dy: Tensor, causal: bool, scale: float | None, *,
-    out: Outs, kind: str,
+    q: Tensor, k: Tensor, v: Tensor, y: Tensor, lse: Tensor, dy: Tensor, causal: bool, scale: float | None, bias: Any,
+    *, out: Outs, kind: str,
 ) -> Any:  # fmt: skip
-    if _in_tiles(kind, q, k, v):
+    if bias is None and _in_tiles(kind, q, k, v):
         return tiled.attention_dx(q, k, v, y, lse, dy, causal, scale)
-    scores, factor = _scaled_scores(q, k, causal, scale)
+    scores, factor = _scaled_scores(q, k, causal, scale, bias)
     last, output, grad, value = (len(scores.shape) - 1,), elements_of(y), elements_of(dy), elements_of(v)
     delta = reduce_axes(y, last, te.sum, lambda *i: output(*i) * grad(*i), "delta")
 

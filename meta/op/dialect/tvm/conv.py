@@ -8,9 +8,9 @@ from typing import Any, Final
 from meta.backend.tvm.adapter import te, tirx, topi
 from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.spec import Outs
-from meta.backend.tvm.target import choose
 from meta.backend.tvm.te import convolve as tiled
 from meta.backend.tvm.te.elementwise import accumulation_dtype, narrow, widen
+from meta.backend.tvm.te.tiles import refuse_bytes
 from meta.ir.expr import CallInfo
 from meta.op import windows
 from meta.op.dialect.tvm import Registrar
@@ -171,27 +171,25 @@ def _runs_in_tiles(call: CallInfo) -> bool:
     if call.device.kind != "cpu" or not all(t.is_static for t in tensors) or tensors[0].dtype not in _WIDE:
         return False
     kernel = args["w"].shape if "w" in args else args["shape"]
-    return args["channels_last"] and convolution_fits_tiles(call.op.name, kernel, args["stride"], args["groups"])
+    return args["channels_last"] and convolution_fits_tiles(call.op.name, kernel, args["groups"])
 
 
 _WIDE: Final = ("float32", "float64")
 
 
-def _in_tiles(
-    op: str, kind: str, tensors: Sequence[Any], kernel: Any, stride: _Ints, groups: int, channels_last: bool
-) -> bool:
+def _in_tiles(op: str, kind: str, tensors: Sequence[Any], kernel: Any, groups: int, channels_last: bool) -> bool:
     shapes = [d for x in (*tensors, kernel) for d in getattr(x, "shape", x)]
     if kind != "cpu" or not channels_last or not all(isinstance(d, (int, tirx.IntImm)) for d in shapes):
         return False
     sizes = tuple(int(d) for d in getattr(kernel, "shape", kernel))
-    return all(x.dtype in _WIDE for x in tensors) and convolution_fits_tiles(op, sizes, stride, groups)
+    return all(x.dtype in _WIDE for x in tensors) and convolution_fits_tiles(op, sizes, groups)
 
 
 @compute("conv2d", generic=False, prefers_channels_last=_runs_in_tiles)
 def conv2d(
     x: Any, w: Any, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, channels_last: bool, *, kind: str
 ) -> Any:
-    if not _in_tiles("conv2d", kind, (x, w), w, stride, groups, channels_last):
+    if not _in_tiles("conv2d", kind, (x, w), w, groups, channels_last):
         return _in_either_layout(convolve)(x, w, stride, padding, dilation, groups, channels_last)
     window = windows.attributes(2, stride, padding, dilation)
     return tiled.convolve(x, w, *window) if groups == 1 else tiled.convolve_channels(x, w, *window)
@@ -202,16 +200,8 @@ def conv2d_dx(
     w: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, channels_last: bool, *,
     kind: str, out: Any,
 ) -> Any:  # fmt: skip
-    if _in_tiles("conv2d_dx", kind, (w, dy), w, stride, groups, channels_last):
+    if _in_tiles("conv2d_dx", kind, (w, dy), w, groups, channels_last):
         return tiled.convolve_dx(w, dy, shape, *windows.attributes(2, stride, padding, dilation))
-    kernel = (0, w.shape[-1 if channels_last else 1])
-    fits = _in_tiles("conv2d_dx", kind, (w, dy), kernel, (1, 1), groups, channels_last=True)
-    if fits and choose("in_tiles", False, (True, False)):
-        w, dy = (x if channels_last else _moved(x, 1, -1) for x in (w, dy))
-        sizes = tuple(_sizes(out[0]))
-        shape = sizes if channels_last else (sizes[0], *sizes[2:], sizes[1])
-        dx = tiled.convolve_dx(w, dy, shape, *windows.attributes(2, stride, padding, dilation))
-        return dx if channels_last else _moved(dx, -1, 1)
     return _gradient(convolve_dx)(w, dy, shape, stride, padding, dilation, groups, channels_last, out=out)
 
 
@@ -220,7 +210,7 @@ def conv2d_dw(
     x: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, channels_last: bool, *,
     kind: str, out: Outs,
 ) -> Any:  # fmt: skip
-    if not _in_tiles("conv2d_dw", kind, (x, dy), out[0], stride, groups, channels_last):
+    if not _in_tiles("conv2d_dw", kind, (x, dy), out[0], groups, channels_last):
         return _gradient(convolve_dw)(x, dy, shape, stride, padding, dilation, groups, channels_last, out=out)
     return tiled.convolve_dw(x, dy, shape, *windows.attributes(2, stride, padding, dilation))
 
@@ -261,6 +251,15 @@ def conv2d_packed(
         kernel = te.compute((channels, *rest), lambda o, *i: w(o // width, *i, o % width), "kernel")
         y = conv2d(x, kernel, stride, padding, dilation, 1, True, kind=kind)
     return _with_epilogue(y, bias, other, relu, 3, x.dtype)
+
+
+@compute("conv2d_int8", generic=False, accepts=refuse_bytes)
+def conv2d_int8(
+    x: Tensor, w: Tensor, channels: int, fill: int, stride: _Ints, padding: _Ints, dilation: _Ints, channels_last: bool
+) -> Any:
+    x = x if channels_last else _moved(x, 1, -1)
+    y = tiled.correlate_bytes(x, w, channels, fill, *windows.attributes(2, stride, padding, dilation))
+    return y if channels_last else _moved(y, -1, 1)
 
 
 for _rank in (1, 2, 3):

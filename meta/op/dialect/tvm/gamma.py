@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from meta.backend.tvm.adapter import script_tirx, te, tirx
-from meta.backend.tvm.intrinsic import Expr
+from meta.backend.tvm.intrinsic import Expr, nearbyint
 from meta.backend.tvm.spec import Outs, TensorSpec
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import (
@@ -123,7 +123,7 @@ def _cotangent(x: Expr) -> Expr:
 
         return let(angle * angle, quotient)
 
-    return let((x - tirx.nearbyint(x)) * const(x, math.pi), of_angle)
+    return let((x - nearbyint(x)) * const(x, math.pi), of_angle)
 
 
 def zeta(s: Expr, q: Expr) -> Expr:
@@ -131,7 +131,7 @@ def zeta(s: Expr, q: Expr) -> Expr:
 
     Negative q: the sum over all integers k, less the terms below q."""
     zero, one, nan, infinity = const(s, 0), const(s, 1), const(s, math.nan), const(s, _INF)
-    distance = q - tirx.nearbyint(q)
+    distance = q - nearbyint(q)
     half = s * const(s, 0.5)
     sign = select(tirx.EQ(half, tirx.floor(half)), one, -one)  # (-1)**s
 

@@ -9,7 +9,8 @@ from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te.elementwise import accumulation_dtype, is_one, narrow
-from meta.backend.tvm.te.product import product
+from meta.backend.tvm.te.product import product, product_of_bytes
+from meta.backend.tvm.te.tiles import refuse_bytes
 from meta.op.dialect.tvm import Registrar
 from meta.op.work import product_fits_tiles
 
@@ -49,6 +50,11 @@ def dense(x: Tensor, w: Tensor, bias: Tensor | None, *, out: Outs, kind: str) ->
     if bias is None:
         return narrow(y, x.dtype)
     return te.compute(out[0].shape, lambda *i: (y(*i) + bias(i[-1]).astype(accumulator)).astype(x.dtype), "dense_bias")
+
+
+@compute("dense_int8", generic=False, accepts=refuse_bytes)
+def dense_int8(x: Tensor, w: Tensor, columns: int) -> Any:
+    return product_of_bytes(x, w, columns)
 
 
 @compute("dequantize_weight", generic=False)

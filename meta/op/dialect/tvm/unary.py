@@ -8,7 +8,7 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
-from meta.backend.tvm.intrinsic import Expr, Tensor, dtype_of
+from meta.backend.tvm.intrinsic import Expr, Tensor, dtype_of, nearbyint
 from meta.backend.tvm.numbers import Number
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import (
@@ -47,13 +47,13 @@ def round_to(x: Expr, decimals: int) -> Expr:
     """The nearest multiple of 10**-decimals; infinities stay, and so do numbers whose product with 10**decimals
     overflows, because they have no further decimals."""
     if decimals == 0 or not is_float(x):
-        return rounding(tirx.nearbyint)(x)
+        return rounding(nearbyint)(x)
     number = float(f"1e{abs(decimals)}")
     power, infinity = const(x, number), const(x, math.inf)
     if decimals > 0:
-        return let(x * power, lambda y: select(tirx.abs(y) < infinity, tirx.nearbyint(y) / power, x))
+        return let(x * power, lambda y: select(tirx.abs(y) < infinity, nearbyint(y) / power, x))
     # 0 is the nearest multiple of a power beyond the dtype.
-    nearest = x * const(x, 0) if number > dtypes.largest(dtype_of(x)) else tirx.nearbyint(x / power) * power
+    nearest = x * const(x, 0) if number > dtypes.largest(dtype_of(x)) else nearbyint(x / power) * power
     return select(tirx.abs(x) < infinity, nearest, x)
 
 

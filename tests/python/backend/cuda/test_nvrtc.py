@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -42,3 +43,19 @@ def test_type_traits_follow_the_standard(tmp_path: Path) -> None:
     command = [compiler, "-std=c++17", "-fsyntax-only", "-Wall", "-Werror", f"-I{tmp_path}", str(source)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+def test_stack_sizes_of_kernels() -> None:
+    """A cubin of two kernels: the attributes of one section, with one of another form and others of no interest."""
+    names = b"\0small\0large\0"
+    symbols = b"".join(struct.pack("<I20x", offset) for offset in (0, 1, 7))
+    facts = [(4, 0x12, struct.pack("<II", 2, 4096)), (3, 0x1B, b""), (4, 0x2F, struct.pack("<II", 1, 255)),
+             (4, 0x12, struct.pack("<II", 1, 8))]  # fmt: skip
+    info = b"".join(struct.pack("<BBH", form, kind, len(data)) + data for form, kind, data in facts)
+    header, contents, table = 64, names + symbols + info, b"\0" * 64
+    place = header
+    for kind, data, link in ((3, names, 0), (2, symbols, 1), (0x70000000, info, 2)):
+        table += struct.pack("<4xI16xQQI20x", kind, place, len(data), link)
+        place += len(data)
+    start = struct.pack("<40xQ12xH2x", place, 4)
+    assert nvrtc.stack_sizes(start + contents + table) == {"small": 8, "large": 4096}

@@ -14,6 +14,7 @@ import pytest
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import runtime
+from meta.backend.tvm.intrinsic import register_operators
 
 _ROOT = Path(__file__).resolve().parents[4]
 
@@ -114,3 +115,9 @@ def test_torch_is_hidden_from_the_importing_thread_alone(monkeypatch: pytest.Mon
     assert values[0] is not None
     with pytest.raises(ModuleNotFoundError, match="torch is hidden while TVM is imported"):
         find_spec("torch")
+
+
+def test_rounding_takes_vectors() -> None:
+    """Vectorised loops that call an operator without this attribute become scalar."""
+    register_operators()
+    assert tvm.Op.get("tirx.nearbyint").get_attr("TVectorizable")

@@ -216,6 +216,24 @@ def test_first_results_of_operators_below_torchs_functions(name: str) -> None:
         np.testing.assert_allclose(mine.numpy(), reference.numpy(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("is_bool", [False, True])
+def test_attention_of_cudnn_with_a_mask(is_bool: bool) -> None:
+    """The rows of cuDNN's operators, which torch has for CUDA alone, against its function."""
+    q, k, v, dy = (torch.randn(2, 4, 5, 8, dtype=torch.float64, requires_grad=True) for _ in range(4))
+    mask = torch.rand(2, 1, 5, 5) < 0.7 if is_bool else torch.randn(2, 1, 5, 5, dtype=torch.float64)
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, scale=0.3)
+    gradients = torch.autograd.grad(expected, (q, k, v), dy)
+    ours = [meta.array(x.detach().numpy()) for x in (q, k, v, dy, mask)]
+    rows = aten.attention
+    y, lse, *_ = rows._scaled_dot_product_cudnn_attention(*ours[:3], ours[4], True, scale=0.3)
+    assert lse.shape == (2, 4, 5, 1)
+    results = rows._scaled_dot_product_cudnn_attention_backward(
+        ours[3], *ours[:3], y, lse, None, None, ours[4], None, None, 5, 5, 0.0, False, scale=0.3
+    )
+    for x, theirs in zip((y, *results), (expected, *gradients), strict=True):
+        np.testing.assert_allclose(x.numpy(), theirs.detach().numpy(), rtol=1e-9, atol=1e-12)
+
+
 def test_affine_grids_of_volumes_with_single_elements() -> None:
     theta, size = torch.linspace(-1, 1, 24).reshape(2, 3, 4), [2, 1, 1, 3, 2]
     row = aten.find("affine_grid_generator")

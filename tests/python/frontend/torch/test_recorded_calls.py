@@ -3,10 +3,12 @@ passes, updates and results that are kept, each against eager torch."""
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import gc
 import random
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -304,3 +306,47 @@ def test_what_a_forward_pass_saves_is_copied_if_it_is_not_recorded(
     run: Any = torch.compile(lambda x: nn.functional.dropout(torch.tanh(x @ weight), 0.5), backend=compile_backend)
     run(torch.ones(4, 6)).sum().backward()
     assert known == [set(), set()]
+
+
+class Attention(nn.Module):
+    """Queries, keys and values, which the backward pass reads, are parts of one product, as are columns of another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.project, self.out = nn.Linear(8, 24), nn.Linear(8, 9)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.project(x).reshape(2, 5, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
+        weights = torch.softmax(q @ k.transpose(-1, -2), -1)
+        y = self.out((weights @ v).transpose(1, 2).reshape(2, 5, 8))
+        return torch.sigmoid(y[..., :8]).square().sum()
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+def test_parts_of_a_tensor_are_saved_as_the_tensor(
+    recorders: list[Recorder], monkeypatch: pytest.MonkeyPatch, hooked: bool
+) -> None:
+    """Also where hooks give the backward pass other tensors than the forward pass saved."""
+    found: list[set[str]] = []
+
+    def with_parts(converted: Any, saved: Any) -> Any:
+        result = plain(converted, saved)
+        found.append(set(result[1]))
+        return result
+
+    plain = calls.with_parts
+    monkeypatch.setattr(calls, "with_parts", with_parts)
+    torch.manual_seed(0)
+    model = Attention()
+    eager = copy.deepcopy(model)
+    fast: Any = torch.compile(model, backend=compile_backend)
+    hooks = torch.autograd.graph.saved_tensors_hooks(lambda x: x.clone(), lambda x: x)
+    for _ in range(6):
+        x = torch.randn(2, 5, 8)
+        with hooks if hooked else nullcontext():
+            fast(x).backward()
+        eager(x).backward()
+        for mine, theirs in zip(model.parameters(), eager.parameters(), strict=True):
+            torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-4, atol=1e-5)
+    assert len(found[0]) >= 3
+    assert recorders[0].launches >= 3

@@ -1,20 +1,17 @@
-"""The cuDNN dialect without a GPU: search of the library, reasons to be off, errors, and checks of calls."""
+"""The cuDNN dialect without a GPU: errors, and checks of calls."""
 
 from __future__ import annotations
 
 import ctypes
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from meta.backend.cuda import driver
 from meta.backend.cudnn import descriptors, kernel, layer_norm, loader
 from meta.backend.cudnn.c_functions import CFunctions, StatusError
 from meta.device import device
@@ -57,69 +54,6 @@ def families() -> Iterator[SimpleNamespace]:
         registered[:] = [i for i in registered if i.dialect is not DIALECT]
     for name in FAMILIES:
         sys.modules.pop(prefix + name)
-
-
-# --- finding it ------------------------------------------------------------------------------------------------------
-
-
-def test_import_loads_no_library() -> None:
-    program = "import sys, meta.op.dialect.cudnn as d; d.DIALECT.unavailable(); print(sorted(sys.modules))"
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert not {"cudnn", "torch", "tvm", "numpy"} & set(eval(run.stdout))
-
-
-def test_libraries_on_the_path_come_before_bundled_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folders = [tmp_path / "ld", tmp_path / "site/nvidia/cudnn/lib", tmp_path / "site/torch/lib"]
-    for folder in folders:
-        folder.mkdir(parents=True)
-        (folder / loader.NAME).write_bytes(b"")
-    monkeypatch.setenv("LD_LIBRARY_PATH", f":{tmp_path}/missing:{folders[0]}")
-    monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), ""])
-    assert list(loader.candidates()) == [*(str(f / loader.NAME) for f in folders), loader.NAME]
-
-
-def test_a_missing_library_error_lists_the_paths_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = tmp_path / "libcudnn-broken.so.9"
-    broken.write_bytes(b"no library")
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    monkeypatch.setattr(loader, "_BUNDLES", ())
-    monkeypatch.setattr(loader, "NAME", broken.name)
-    with pytest.raises(OSError, match=f"libcudnn not found in {broken}, the paths of the dynamic linker"):
-        loader.find()
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the reason is the system")
-class TestProbe:
-    """Why the dialect is off."""
-
-    def test_no_device(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(driver, "probe", lambda: "no CUDA device")
-        assert loader.probe() == "no CUDA device"
-
-    def test_no_library(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def find() -> Any:
-            raise OSError("libcudnn not found in /here")
-
-        monkeypatch.setattr(driver, "probe", lambda: None)
-        monkeypatch.setattr(loader, "find", find)
-        assert loader.probe() == "libcudnn not found in /here"
-
-    def test_too_old(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(driver, "probe", lambda: None)
-        old = SimpleNamespace(cudnnGetVersion=lambda: 8907)
-        monkeypatch.setattr(loader, "find", lambda: (old, "libcudnn.so.9"))
-        assert loader.probe() == "libcudnn.so.9 is cuDNN 8907; at least 90000 is needed"
-
-    def test_probe_runs_once(self) -> None:
-        devices: list[int] = []
-
-        def probe() -> str:
-            devices.append(1)
-            return "not today"
-
-        off = dispatch.Dialect("cudnn", frozenset({"cuda"}), 15, probe, DIALECT.kernel)
-        assert [off.unavailable(), off.unavailable()] == ["not today"] * 2
-        assert len(devices) == 1
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------
@@ -362,7 +296,7 @@ def test_attention_reads_strides(
     strided = replace(call("attention_with_lse", half, half, half), layouts=layouts)
     assert family.reads_strides(strided) is (strides is not None)
     if strides is not None:
-        assert family.problem(strided).strides[:3] == strides
+        assert dict(family.problem(strided).strides) == {i: s for i, s in enumerate(strides, 1) if s is not None}
 
 
 def test_attention_of_rank_3_reads_strides(families: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,10 +308,34 @@ def test_attention_of_rank_3_reads_strides(families: Any, monkeypatch: pytest.Mo
     gradient = call("attention_with_lse_dx", half, half, half, half, lse, half)
     strided = replace(gradient, layouts=(rows, None, None, None, None, rows))
     assert family.reads_strides(strided)
-    assert family.problem(strided).strides == ((512, 512, 32, 1), None, None, None, None, (512, 512, 32, 1))
+    assert family.problem(strided).strides == ((family.Q, (512, 512, 32, 1)), (family.DY, (512, 512, 32, 1)))
     assert not family.reads_strides(
         replace(gradient, layouts=(rows, *(None,) * 3, StridedLayout((16, 8), (8, 16), (1, 8)), None))
     )
+
+
+def test_attention_writes_orders(families: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heads behind the length, as the product that follows reads them; features stay last."""
+    family = families.attention
+    monkeypatch.setattr(family, "without_plan", lambda call: None)
+    half, lse, heads_last = t(2, 4, 16, 8, dtype="bfloat16"), t(2, 4, 16), (0, 2, 1, 3)
+    forward = replace(call("attention_with_lse", half, half, half), orders=(heads_last, None))
+    assert family.writes_orders(forward)
+    assert family.problem(forward).strides == ((family.Y, (512, 8, 32, 1)),)
+    assert not family.writes_orders(replace(forward, orders=((0, 1, 3, 2), None)))
+    assert not family.writes_orders(replace(forward, orders=(None, (0, 2, 1))))
+    gradient = replace(
+        call("attention_with_lse_dx", half, half, half, half, lse, half), orders=(None, heads_last, None)
+    )
+    assert family.problem(gradient).strides == ((family.DK, (512, 8, 32, 1)),)
+
+
+def test_attention_with_a_bias(families: Any) -> None:
+    """A bias follows the other operands, and is broadcast by cuDNN."""
+    family, half, bias = families.attention, t(2, 4, 16, 8, dtype="bfloat16"), t(16, 16, dtype="bfloat16")
+    biased = call("attention_with_lse", half, half, half, bias=bias)
+    assert family.problem(biased).bias == (1, 1, 16, 16)
+    assert family._numbers(biased) == (family.Q, family.K, family.V, family.BIAS)
 
 
 def test_convolutions_by_their_tensors(families: Any) -> None:

@@ -133,28 +133,28 @@ HEADS = StridedLayout((2, 8, 4, 8), (2, 4, 8, 8), (256, 8, 32, 1))
 @pytest.mark.parametrize(
     ("name", "args", "layouts", "strided"),
     [
-        ("matmul", ((16, 32), (32, 8)), (StridedLayout((16, 96), (16, 32), (96, 1), 32), None), True),
-        ("matmul", ((16, 32), (32, 8)), (StridedLayout((32, 16), (16, 32), (1, 16)), None), True),
-        ("matmul", ((16, 32), (32, 8)), (StridedLayout((16, 96), (16, 32), (96, 1), 33), None), False),  # not 16 bytes
-        ("matmul", ((16, 32), (32, 8)), (StridedLayout((16, 96), (16, 32), (96, 3)), None), False),
-        ("matmul", ((16, 32), (32, 8)), (StridedLayout((1, 32), (16, 32), (0, 1)), None), False),  # rows are not apart
-        ("matmul", ((2, 4, 8, 8), (2, 4, 8, 8)), (HEADS, None), False),
-        ("matmul", ((8, 16, 8), (8, 8, 16)), (StridedLayout((16, 8, 8), (8, 16, 8), (8, 64, 1)), None), True),
-        ("matmul", ((8, 16, 8), (8, 16)), (StridedLayout((16, 8, 8), (8, 16, 8), (8, 64, 1)), None), False),
-        ("dense", ((4, 16, 32), (8, 32)), (StridedLayout((4, 16, 64), (4, 16, 32), (1024, 64, 1)), None), True),
-        ("dense", ((4, 16, 32), (8, 32)), (StridedLayout((16, 4, 32), (4, 16, 32), (32, 128, 1)), None), False),
-        ("dense", ((16, 32), (8, 32)), (None, StridedLayout((32, 8), (8, 32), (1, 8))), True),
+        ("matmul", ((16, 32), (32, 8)), (StridedLayout((16, 96), (16, 32), (96, 1), 32), None), ("cuda",)),
+        ("matmul", ((16, 32), (32, 8)), (StridedLayout((32, 16), (16, 32), (1, 16)), None), ("cuda", "cpu")),
+        ("matmul", ((16, 32), (32, 8)), (StridedLayout((16, 96), (16, 32), (96, 1), 33), None), ()),  # not 16 bytes
+        ("matmul", ((16, 32), (32, 8)), (StridedLayout((16, 96), (16, 32), (96, 3)), None), ()),
+        ("matmul", ((16, 32), (32, 8)), (StridedLayout((1, 32), (16, 32), (0, 1)), None), ()),  # rows are not apart
+        ("matmul", ((2, 4, 8, 8), (2, 4, 8, 8)), (HEADS, None), ()),
+        ("matmul", ((8, 16, 8), (8, 8, 16)), (StridedLayout((16, 8, 8), (8, 16, 8), (8, 64, 1)), None), ("cuda",)),
+        ("matmul", ((8, 16, 8), (8, 16)), (StridedLayout((16, 8, 8), (8, 16, 8), (8, 64, 1)), None), ()),
+        ("dense", ((4, 16, 32), (8, 32)), (StridedLayout((4, 16, 64), (4, 16, 32), (1024, 64, 1)), None), ("cuda",)),
+        ("dense", ((4, 16, 32), (8, 32)), (StridedLayout((16, 4, 32), (4, 16, 32), (32, 128, 1)), None), ()),
+        ("dense", ((16, 32), (8, 32)), (None, StridedLayout((32, 8), (8, 32), (1, 8))), ("cuda", "cpu")),
     ],
 )  # fmt: skip
 def test_products_read_rows_of_whole_16_bytes_where_they_are(
-    name: str, args: Any, layouts: tuple[StridedLayout | None, ...], strided: bool
+    name: str, args: Any, layouts: tuple[StridedLayout | None, ...], strided: tuple[str, ...]
 ) -> None:
     """One stride for all batch axes, and rows of a matrix or of a transposed one; on the CPU BLAS is called without
-    Python, for row-major operands."""
+    Python, for row-major matrices and transposed ones. strided: the devices."""
     for kind in ("cuda", "cpu"):
         on, op = device(kind), get(name)
         rest = (False, False) if name == "matmul" else (None,)
         types = (*(tensor_type(shape, "bfloat16", on) for shape in args), *rest)
         info = CallInfo(op, types, op.declare(*types), on, layouts)
         (product,) = (i for i in implementations(op) if i.dialect.name == "torch")
-        assert product.options["strided"](info) is (strided and kind == "cuda")
+        assert product.options["strided"](info) is (kind in strided)

@@ -72,6 +72,30 @@ def rows(x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], **attribute
     ]
 
 
+def _unpacked(w: Any, sums: int, terms: int) -> Any:
+    """Rows of weights from panels, in which four terms of each column of a panel are adjacent."""
+    rows = torch.movedim(w, -2, 1).reshape(w.shape[0] * w.shape[-2], *w.shape[1:-3], w.shape[-3] * 4)
+    return rows[:sums, ..., :terms].double()
+
+
+def conv_int8(
+    x: Any, w: Any, channels: int, fill: int = 0, stride: int = 1, padding: int = 0, dilation: int = 1,
+    channels_last: bool = False,
+) -> Any:  # fmt: skip
+    x = torch.movedim(x.double(), -1, 1) if channels_last else x.double()
+    kernel = torch.movedim(_unpacked(w, channels, x.shape[1]), -1, 1)
+    y = F.conv2d(F.pad(x, (padding,) * 4, value=fill), kernel, None, stride, 0, dilation).int()
+    return torch.movedim(y, 1, -1) if channels_last else y
+
+
+def _bytes(*shape: int) -> T:
+    return T(*shape, dtype="uint8", low=0, high=256)
+
+
+def _int8(*shape: int) -> T:
+    return T(*shape, dtype="int8", low=-127, high=128)
+
+
 SAMPLES = [
     *rows((2, 3, 6, 5), (4, 3, 3, 2), (2, 4, 4, 4)),
     *rows((2, 4, 9, 8), (6, 2, 3, 2), (2, 6, 5, 3), stride=(2, 3), padding=(1, 0, 2, 1), dilation=(1, 2), groups=2),
@@ -120,6 +144,19 @@ SAMPLES = [
         ref=conv_packed,
     ),
     Sample("conv2d_packed", T(1, 5, 5, 3), T(1, 2, 2, 3, 8), 8, dilation=2, ref=conv_packed),
+    Sample(
+        "conv2d_int8",
+        T(2, 5, 6, 3, dtype="uint8", high=128),
+        _int8(1, 3, 2, 1, 16, 4),
+        7,
+        9,
+        2,
+        1,
+        channels_last=True,
+        ref=conv_int8,
+    ),
+    Sample("conv2d_int8", _bytes(1, 8, 5, 5), _int8(2, 3, 3, 2, 32, 4), 40, dilation=2, padding=3, ref=conv_int8),
+    Sample("conv2d_int8", _int8(1, 6, 3, 4), _int8(1, 1, 1, 2, 16, 4), 16, -3, padding=1, ref=conv_int8),
     Sample("conv2d", T(1, 2, 4, 4, dtype="int32"), T(2, 2, 3, 3, dtype="int32"), padding=1, ref=whole(conv)),
     Sample(
         "conv2d_transpose",
@@ -134,6 +171,24 @@ SAMPLES = [
     Sample("conv3d_transpose", T(1, 2, 2, 3, 2), T(2, 2, 2, 2, 2), padding=1, stride=2, ref=conv_transpose),
 ]
 ERRORS = [
+    ErrorCase("conv2d_int8", T(1, 4, 5, 5), _int8(1, 1, 1, 1, 16, 4), 16, error=TypeInferenceError, match="float32"),
+    ErrorCase(
+        "conv2d_int8",
+        _bytes(1, 4, 5, 5),
+        _int8(1, 1, 1, 2, 16, 4),
+        16,
+        error=TypeInferenceError,
+        match="sums of 4 products, w has 2 times 4",
+    ),
+    ErrorCase(
+        "conv2d_int8",
+        _bytes(1, 4, 5, 5),
+        _int8(1, 1, 1, 1, 16, 4),
+        16,
+        -1,
+        error=TypeInferenceError,
+        match="-1",
+    ),
     ErrorCase(
         "conv2d_packed", T(1, 5, 5, 3), T(8, 3, 3, 3), 8, error=TypeInferenceError, match="'w' has shape (8, 3, 3, 3)"
     ),

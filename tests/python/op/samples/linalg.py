@@ -40,6 +40,12 @@ def _quantized_dense(x: Any, w: Any, scale: Any, bias: Any = None) -> Any:
     return torch.nn.functional.linear(x, weights, bias)
 
 
+def _dense_int8(x: Any, w: Any, columns: int) -> Any:
+    panels, quads, width, _ = w.shape
+    rows = torch.movedim(w, 2, 1).reshape(panels * width, quads * 4)[:columns, : x.shape[-1]]
+    return F.linear(x.double(), rows.double()).int()
+
+
 def _bytes(*shape: int) -> T:
     return T(*shape, dtype="uint8", low=0, high=256)
 
@@ -82,6 +88,10 @@ SAMPLES = [
     Sample("dequantize_weight", _bytes(3, 8), _scale(3, 4), ref=_dequantize_weight),
     Sample("dequantize_weight", _bytes(6), _scale(1), dtype="float16", ref=_dequantize_weight),
     Sample("dequantize_weight", _bytes(0, 6), _scale(0, 2), ref=_dequantize_weight),
+    Sample("dense_int8", T(3, 6, dtype="uint8", high=128), _int8(1, 2, 16, 4), 5, ref=_dense_int8),
+    Sample("dense_int8", _bytes(17, 7), _int8(2, 2, 32, 4), 33, ref=_dense_int8),
+    Sample("dense_int8", _int8(2, 5, 8), _int8(2, 2, 32, 4), 64, ref=_dense_int8),
+    Sample("dense_int8", _bytes(0, 4), _int8(1, 1, 16, 4), 16, ref=_dense_int8),
     Sample("quantized_dense", T(1, 8), _int8(3, 8), _scale(3, 1), ref=_quantized_dense),
     Sample("quantized_dense", T(2, 3, 8), _int8(5, 8), _scale(5, 2), T(5), ref=_quantized_dense),
     Sample("quantized_dense", T(2, 8), _bytes(3, 4), _scale(3, 2), ref=_quantized_dense),
@@ -114,6 +124,10 @@ ERRORS = [
     ErrorCase(
         "dequantize_weight", _int8(3, 8), _scale(3, 1), dtype="int32", error=TypeInferenceError, match="floating"
     ),
+    ErrorCase("dense_int8", _bytes(4), _int8(1, 1, 16, 4), 16, error=TypeInferenceError, match="(..., m, k)"),
+    ErrorCase("dense_int8", _bytes(1, 4), _bytes(1, 1, 16, 4), 16, error=TypeInferenceError, match="'w' has dtype"),
+    ErrorCase("dense_int8", _bytes(1, 4), _int8(16, 4), 16, error=TypeInferenceError, match="panel size"),
+    ErrorCase("dense_int8", _bytes(1, 4), _int8(1, 1, 16, 4), 17, error=TypeInferenceError, match="1 to 16"),
     ErrorCase("quantized_dense", T(1, 8), _bytes(3, 8), _scale(3, 1), error=TypeInferenceError, match="16 elements"),
     ErrorCase("quantized_dense", T(1, 8), _int8(8), _scale(1), error=TypeInferenceError, match="w of two"),
     ErrorCase(

@@ -27,8 +27,8 @@ from meta.backend.tvm.schedule.cpu.elementwise import (
     schedule_spatial_block,
 )
 from meta.backend.tvm.schedule.inline import Producer, inline_blocks
-from meta.backend.tvm.target import choose
-from meta.backend.tvm.te.tiles import BLOCK, BY_PANEL, KEPT, PARTS, TILE
+from meta.backend.tvm.target import choose, lanes
+from meta.backend.tvm.te.tiles import BLOCK, BY_PANEL, BY_TILE, DOTS, KEPT, PARTS, STORED, TILE
 
 
 def schedule_tiles(sch: tvm.Schedule) -> Any:
@@ -43,16 +43,17 @@ def schedule_tiles(sch: tvm.Schedule) -> Any:
     sch = disable_checks(inlined)
     all_blocks = blocks.list_blocks(sch)
     total = next(b for b in all_blocks if b.name == name)
-    copies = [b for b in all_blocks if KEPT in b.node.annotations]
-    results = [b for b in all_blocks if b.name != name and KEPT not in b.node.annotations]
+    kept = {b: int(b.node.annotations[KEPT]) for b in all_blocks if KEPT in b.node.annotations}
+    after = [b for b in all_blocks if b.name != name and b not in kept]
+    results = [b for b, when in kept.items() if when == BY_TILE] or after
     has_parts = bool(int(total.node.annotations[PARTS]))
     if not results or (len(results) > 1 and (has_parts or not _share_loops(total, results))):
         return None
-    panels = [b for b in copies if int(b.node.annotations[KEPT]) == BY_PANEL]
-    for copy in copies:
-        if int(copy.node.annotations[KEPT]) != BY_PANEL:
-            _schedule_copy(sch, copy)
-    _tile(sch, total, panels, [b.rv for b in results])
+    for copy in (b for b, when in kept.items() if when == STORED):
+        _schedule_copy(sch, copy)
+    for block in after if results is not after else ():
+        schedule_spatial_block(sch, block)
+    _tile(sch, total, [b for b, when in kept.items() if when == BY_PANEL], [b.rv for b in results])
     return sch
 
 
@@ -180,6 +181,8 @@ def _tile(sch: tvm.Schedule, total: ComputeBlock, panels: Sequence[ComputeBlock]
         middle.append(rest)
         inner.append(within_tile)
     *middle, panel = middle
+    if int(total.node.annotations[DOTS]):
+        inner[-1:] = sch.split(inner[-1], factors=[None, lanes(32)])
     # Threads share the panels and cache blocks, the panels alone if each packs its own, or the panels and rows of tiles
     # of a sum of parts.
     if panels:

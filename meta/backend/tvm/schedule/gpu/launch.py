@@ -4,17 +4,18 @@ Scans, sorting and scattering are computes written as loops, which schedule prim
 whose iterations are independent: by kind "parallel", or by the annotation INDEPENDENT. In a nest annotated with
 ACCUMULATE, iterations may run in any order if its single store, an addition to the target, is atomic.
 
-Each nest of marked loops becomes a kernel with one thread per iteration; unmarked inner loops run serially in that
-thread. A statement without marked loops runs in one thread. Allocations stay on the host, and so do loops annotated
-with LAUNCHES, whose kernels bind their threads themselves.
+Each nest of marked loops becomes a kernel with one thread per iteration, or per few iterations of a fill; unmarked
+inner loops run serially in that thread. A statement without marked loops runs in one thread. Allocations stay on the
+host, and so do loops annotated with LAUNCHES, whose kernels bind their threads themselves.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.schedule.gpu.loops import thread_loop
+from meta.backend.tvm.schedule.gpu.loops import thread_loop, unrolled_loop
 from meta.backend.tvm.te.loops import ACCUMULATE, INDEPENDENT, LAUNCHES
 
 _BLOCK_THREADS: Final = 128
@@ -67,14 +68,15 @@ def _is_marked(loop: tvm.For) -> bool:
 
 
 def _bind_threads(loops: list[Any], body: tvm.Object) -> Any:
-    """`body` in one thread per iteration of `loops`, or in one thread if there are none."""
+    """`body` in one thread per iteration of `loops`, or per few of a fill; in one thread if there are none."""
     total: Any = tvm.tirx.const(1, "int64")
     for loop in loops:
         total = total * loop.extent.astype("int64")
     block_threads = tvm.tirx.const(_BLOCK_THREADS if loops else 1, "int64")
-    block, thread = tvm.Var("block", "int64"), tvm.Var("thread", "int64")
+    steps = tvm.tirx.const(limits.ROW_STEPS if loops and _is_fill(body) else 1, "int64")
+    block, step, thread = (tvm.Var(name, "int64") for name in ("block", "step", "thread"))
     if loops:
-        position: Any = block * block_threads + thread
+        position: Any = (block * steps + step) * block_threads + thread
         in_range = tvm.tirx.LT(position, total)
         values: dict[Any, Any] = {}
         for loop in reversed(loops):
@@ -85,8 +87,16 @@ def _bind_threads(loops: list[Any], body: tvm.Object) -> Any:
             position = tvm.tirx.truncdiv(position, extent)
         body = tvm.structural_map(body, (tvm.Var, lambda var: values.get(var, var)))
         body = tvm.tirx.IfThenElse(in_range, body, None)
-    grid = tvm.tirx.truncdiv(total + (block_threads - 1), block_threads)
+        body = unrolled_loop(step, steps, body)
+    grid = tvm.tirx.truncdiv(total + (block_threads * steps - 1), block_threads * steps)
     return thread_loop(block, "blockIdx.x", grid, thread_loop(thread, "threadIdx.x", block_threads, body))
+
+
+def _is_fill(body: tvm.Object) -> bool:
+    """Whether a statement stores what it does not load: a thread for each element would only wait to be started."""
+    loads: list[Any] = []
+    tvm.structural_walk(body, (tvm.TensorLoad, loads.append))
+    return isinstance(body, tvm.BufferStore) and not loads
 
 
 def _make_atomic(store: tvm.Object) -> Any:

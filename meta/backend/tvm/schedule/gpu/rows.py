@@ -3,6 +3,7 @@
 Both put all blocks of the function into one kernel and keep intermediate results in shared memory:
 
 - `schedule_rows`: a block of 256 threads per row; every reduction along the row is shared by these threads.
+- `schedule_short_rows`: the same for several rows of a block of 256 threads, where each thread has several loads.
 - `schedule_single_row`: a block of 1024 threads, for functions of one row. A single large reduction runs in two
   kernels: 512 blocks of threads reduce a part each, and one block of threads reduces the results of the parts.
 """
@@ -18,12 +19,38 @@ from meta.backend.tvm.devices import MAX_THREADS, WARP
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.cpu.rows import count_row_axes
+from meta.backend.tvm.schedule.gpu.columns import floor_power_of_two
 from meta.backend.tvm.schedule.gpu.elementwise import inline_producers
 
 
 def schedule_rows(func: tvm.PrimFunc, target: tvm.Target) -> Any:
     """Rule: a block of threads per row. Needs a reduction and a row axis common to all blocks."""
     del target
+    return _schedule_rows(func, 1)
+
+
+def schedule_short_rows(func: tvm.PrimFunc, target: tvm.Target) -> Any:
+    """Rule: several rows per block of threads. Needs one reduction, of inner axes of known size, and one result for
+    each row in every block."""
+    del target
+    all_blocks = blocks.list_blocks(inline_producers(tvm.Schedule(func, error_render_level="fast")))
+    reductions = [b for b in all_blocks if b.is_reduction]
+    counts = {blocks.volume(b.extents_of("S")) for b in all_blocks}
+    count = counts.pop()
+    length = blocks.volume(reductions[0].extents_of("R")) if len(reductions) == 1 else None
+    if length is None or count is None or counts:
+        return None
+    # A thread has at least the loads that are in flight at the same time, and the GPU has enough blocks.
+    threads = WARP * floor_power_of_two(max(length // (WARP * limits.ROW_STEPS), 1))
+    rows = min(limits.ROW_THREADS // threads, floor_power_of_two(count // limits.TOTAL_PARTS))
+    if rows > 1 and count % rows:  # warps without a row wait for no others
+        rows = limits.ROW_THREADS // WARP
+    return _schedule_rows(func, rows) if rows > 1 else None
+
+
+def _schedule_rows(func: tvm.PrimFunc, rows: int) -> Any:
+    """A block of threads for so many rows."""
+    threads = limits.ROW_THREADS // rows
     sch = tvm.Schedule(func, error_render_level="fast")
     sch = inline_producers(sch)
     all_blocks = blocks.list_blocks(sch)
@@ -36,8 +63,8 @@ def schedule_rows(func: tvm.PrimFunc, target: tvm.Target) -> Any:
         return None  # a row of reduced values may exceed shared memory
     for block in all_blocks:
         blocks.fuse_loops(sch, sch.get_loops(block.rv)[:row_axes])
-        _bind_row(sch, sch.get_loops(block.rv)[1:], block.kinds[row_axes:], block, limits.ROW_THREADS)
-    return _merge_rows(sch, all_blocks)
+        _bind_row(sch, sch.get_loops(block.rv)[1:], block.kinds[row_axes:], block, threads)
+    return _merge_rows(sch, all_blocks, rows)
 
 
 def schedule_single_row(func: tvm.PrimFunc, target: tvm.Target) -> Any:
@@ -125,15 +152,19 @@ def _is_sum(block: ComputeBlock) -> bool:
     return isinstance(store, tvm.BufferStore) and isinstance(store.value, tvm.tirx.Add)
 
 
-def _merge_rows(sch: tvm.Schedule, all_blocks: Sequence[ComputeBlock]) -> Any:
+def _merge_rows(sch: tvm.Schedule, all_blocks: Sequence[ComputeBlock], rows: int = 1) -> Any:
     """Merge and bind the row loops of all blocks, put intermediate results in shared memory; returns the function."""
     params = list(sch.mod["main"].params)
     # TVM merges plain loops only, so the row loop is bound after it is merged.
     row_loops = [sch.get_loops(b.rv)[0] for b in all_blocks]
     row = sch.merge(*row_loops) if len(row_loops) > 1 else row_loops[0]
+    if rows > 1:
+        row, inner = sch.split(row, factors=[None, rows])
+        sch.bind(inner, "threadIdx.y")
     sch.bind(row, "blockIdx.x")
     for block in all_blocks:
         for i, buffer in enumerate(block.written_buffers):
             if not any(buffer.same_as(p) for p in params):
-                sch.set_scope(block.rv, i, "shared")
+                # All threads of a row get its result. TVM does not see that they share it, and would not wait for it.
+                sch.set_scope(block.rv, i, "shared" if rows == 1 else "local")
     return sch.mod["main"]

@@ -3,7 +3,7 @@
 | pattern | rules, in order |
 | --- | --- |
 | elemwise, broadcast, injective | elementwise |
-| reduce | single row, outer reductions, dlight's Reduction |
+| reduce | single row, outer reductions, short rows, dlight's Reduction |
 | softmax | single row, outer reductions, dlight's GeneralReduction and Reduction |
 | out_ewise_fusable | dlight's Matmul, GEMV and Reduction |
 | all of them | before these reductions of pairs; then outer reductions, windows, rows, elementwise, separate kernels |
@@ -24,7 +24,7 @@ from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.gpu.checks import is_race_free, runs_on_device, serial_work
 from meta.backend.tvm.schedule.gpu.elementwise import schedule_elementwise
 from meta.backend.tvm.schedule.gpu.launch import launch_loops
-from meta.backend.tvm.schedule.gpu.rows import schedule_rows, schedule_single_row
+from meta.backend.tvm.schedule.gpu.rows import schedule_rows, schedule_short_rows, schedule_single_row
 from meta.backend.tvm.schedule.gpu.separate import (
     schedule_outer_reductions,
     schedule_pairs,
@@ -101,7 +101,7 @@ _RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "elemwise": (schedule_elementwise,),
     "broadcast": (schedule_elementwise,),
     "injective": (schedule_elementwise,),
-    "reduce": (schedule_single_row, schedule_outer_reductions, _dlight("Reduction")),
+    "reduce": (schedule_single_row, schedule_outer_reductions, schedule_short_rows, _dlight("Reduction")),
     "softmax": (schedule_single_row, schedule_outer_reductions, _dlight("GeneralReduction"), _dlight("Reduction")),
     "out_ewise_fusable": (_schedule_matmul, _dlight("GEMV"), _dlight("Reduction")),
 }

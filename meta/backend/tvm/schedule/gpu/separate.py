@@ -113,7 +113,7 @@ def _schedule_kernel(
         sch.bind(blocks.fuse_loops(sch, spatial), "blockIdx.x")
         sch.bind(thread, "threadIdx.x")
         return []
-    if not spatial or is_empty:
+    if not spatial or blocks.volume(block.extents_of("S")) == 0:
         reduced = [loop.rv for loop in loops]
         spatial = [sch.add_unit_loop(loops[0].rv if loops else block.rv)]
     sch.reorder(*spatial, *reduced)

@@ -1,4 +1,4 @@
-"""narrow_gathers: which tensors are cast before ranks gather them."""
+"""Which tensors are cast before ranks gather them, and before sums on GPUs."""
 
 from __future__ import annotations
 
@@ -51,3 +51,25 @@ def one_reader(shard: Any) -> Any:
 @pytest.mark.parametrize("function", [both, computed, widened, one_reader])
 def test_other_casts_stay(function: Any) -> None:
     assert narrowed(function, (6,)) == lines(program(function, (6,)))
+
+
+def bias_gradient(dy: Any) -> Any:
+    return meta.reshape(meta.sum(dy.cast("bfloat16"), 0, True), (4,)).cast("float32")
+
+
+def summed_and_read(dy: Any) -> Any:
+    total = meta.sum(dy.cast("bfloat16"), 0)
+    return total.cast("float32"), total
+
+
+def test_sums_of_halves_on_gpus_take_casts_in() -> None:
+    def widened(function: Any) -> list[str]:
+        return lines(passes.dce(passes.widen_sums(passes.place("cuda")(program(function, (3, 4))))))
+
+    half, wide, total, shape, _ = widened(bias_gradient)
+    assert 'dtype="bfloat16"' in half
+    assert 'cast(%0, dtype="float32")' in wide
+    assert "sum(%1" in total
+    assert "reshape(%2" in shape
+    assert widened(summed_and_read) == lines(passes.place("cuda")(program(summed_and_read, (3, 4))))
+    assert lines(passes.widen_sums(program(bias_gradient, (3, 4)))) == lines(program(bias_gradient, (3, 4)))
