@@ -69,7 +69,7 @@ def attention_with_lse(
     schema=attention.attention_with_lse_dx,
     pattern="opaque",
     amp="always",
-    amp_args=("q", "k", "v", "y", "dy"),
+    amp_args=("q", "k", "v", "y", "dy", "bias"),
     outputs=("dq", "dk", "dv"),
     aliases=("scaled_dot_product_attention_dx",),  # its former name
 )

@@ -25,6 +25,7 @@ from meta.op.registry import as_type, get
 from meta.schema._dsl import TensorLike
 from meta.testing.generic import check_types, check_values, make_call
 from meta.testing.samples import FLOAT_DTYPES, Sample
+from tests.python.device.cudnn_calls import LIMITS, assert_close, reference, run, values
 from tests.python.op.samples import samples
 
 OFF = dialect("cudnn").unavailable()
@@ -33,13 +34,6 @@ if OFF:
 
 torch = pytest.importorskip("torch")
 CUDA = device("cuda")
-
-LIMITS: dict[str, tuple[float, float]] = {
-    "float16": (2e-3, 2e-3),
-    "bfloat16": (1.6e-2, 1e-2),
-    "float32": (1e-4, 1e-4),
-}
-"""(rtol, atol) for sums of many products; cuDNN adds them in a different order."""
 
 
 def cudnn_implementation(name: str) -> Any:
@@ -116,34 +110,6 @@ def test_adaptive_pooling_of_one_and_three_axes(shape: tuple[int, ...]) -> None:
     rank = len(shape) - 2
     x, name = values(*shape), f"adaptive_max_pool{rank}d"
     assert_close(run(name, [x], 2), reference(name, [x], 2), LIMITS["float32"])
-
-
-def values(*shape: int, seed: int = 0, dtype: str = "float32") -> Any:
-    return np.random.default_rng(seed).standard_normal(shape).astype(meta.dtype.to_numpy(dtype))
-
-
-def run(name: str, arrays: list[Any], *attributes: Any, **named: Any) -> list[Any]:
-    """The results of cuDNN as float64."""
-    operands = [None if a is None else meta.array(a, device="cuda") for a in arrays]
-    with meta.with_dialect("cudnn"):
-        result = getattr(meta, name)(*operands, *attributes, **named)
-    flat = result if isinstance(result, tuple) else (result,)
-    return [np.asarray(r.numpy()).astype(np.float64) for r in flat]
-
-
-def reference(name: str, arrays: list[Any], *attributes: Any, **named: Any) -> list[Any]:
-    """The results in float64 on the CPU."""
-    operands = [None if a is None else meta.array(a.astype(np.float64)) for a in arrays]
-    with meta.with_dialect(["torch", "reference"]):
-        result = getattr(meta, name)(*operands, *attributes, **named)
-    flat = result if isinstance(result, tuple) else (result,)
-    return [r.numpy() for r in flat]
-
-
-def assert_close(results: list[Any], expected: list[Any], limits: tuple[float, float], terms: float = 1.0) -> None:
-    """Compare results; the absolute tolerance grows with the square root of the number of `terms` in each sum."""
-    for a, b in zip(results, expected, strict=True):
-        np.testing.assert_allclose(a, b, limits[0], limits[1] * max(terms, 1.0) ** 0.5)
 
 
 LARGE = [

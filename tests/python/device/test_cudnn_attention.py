@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 import meta
-from tests.python.device.test_cudnn import LIMITS, assert_close, reference, run, values
+from meta.op.dispatch import dialect
+from tests.python.device.cudnn_calls import LIMITS, assert_close, reference, run, values
+
+if off := dialect("cudnn").unavailable():
+    pytest.skip(f"cuDNN is off: {off}", allow_module_level=True)
 
 
 @pytest.mark.parametrize("causal", [False, True])
