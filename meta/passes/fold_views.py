@@ -99,13 +99,13 @@ def fold_views(function: FunctionExpr) -> FunctionExpr:
     return replace(function, body=Block(folder.read(bindings, function.body.results), function.body.result))
 
 
-def parts_of(function: FunctionExpr) -> Mapping[Any, Part | tuple[Part, ...]]:
+def parts_of(function: FunctionExpr) -> Mapping[Any, TensorPart | tuple[TensorPart, ...]]:
     """The tensors, and lists of tensors, of a function that are parts of the memory of others."""
     return _Folder(function).parts
 
 
 @record(eq=False)
-class Part:
+class TensorPart:
     """A tensor as a part of the memory of another one. steps: the bindings that compute it from `source`."""
 
     source: Any
@@ -118,7 +118,7 @@ class _Folder:
     written: the results, and transposes of them, that a call writes in another order."""
 
     def __init__(self, function: FunctionExpr) -> None:
-        self.parts: dict[Any, Part | tuple[Part, ...]] = {}
+        self.parts: dict[Any, TensorPart | tuple[TensorPart, ...]] = {}
         self.readers: dict[Any, list[Expr | None]] = {}
         self.taken: dict[Any, list[Binding]] = {}
         self.written: set[Any] = set()
@@ -145,16 +145,16 @@ class _Folder:
         before = self.parts.get(source)
         if not all(t.is_static for t in flat_types((source.type, value.type))):
             return
-        if not isinstance(before, Part):
-            before = Part(source, StridedLayout.row_major(source.type.shape))
+        if not isinstance(before, TensorPart):
+            before = TensorPart(source, StridedLayout.row_major(source.type.shape))
         after = _STEPS[value.op_name](before.layout, value)
         if after is None:  # a copy
             return
         steps = (*before.steps, binding)
         if isinstance(after, tuple):
-            self.parts[binding.var] = tuple(Part(before.source, layout, steps) for layout in after)
+            self.parts[binding.var] = tuple(TensorPart(before.source, layout, steps) for layout in after)
         else:
-            self.parts[binding.var] = Part(before.source, after, steps)
+            self.parts[binding.var] = TensorPart(before.source, after, steps)
 
     def accepted(self, binding: Binding) -> tuple[Layouts, Orders]:
         """The layouts of the operands that a call takes where they are, and the orders in which it writes its results;
@@ -203,7 +203,7 @@ class _Folder:
 
     def _layout(self, x: Any) -> StridedLayout | None:
         part = self.parts.get(x)
-        return part.layout if isinstance(part, Part) and not part.layout.is_row_major else None
+        return part.layout if isinstance(part, TensorPart) and not part.layout.is_row_major else None
 
     def _is_only_folded(self, x: Any) -> bool:
         """Whether all that reads a tensor takes strides."""
@@ -239,7 +239,7 @@ class _Folder:
         operands: list[Any] = []
         for x, layout in zip_longest(_tensors(call), layouts):
             part = self.parts.get(x)
-            source, steps = (x, ()) if layout is None or not isinstance(part, Part) else (part.source, part.steps)
+            source, steps = (x, ()) if layout is None or not isinstance(part, TensorPart) else (part.source, part.steps)
             params.append(Var(f"x{len(params)}", source.type))
             sources.append(source)
             names: dict[Any, Any] = {source: params[-1]}

@@ -16,7 +16,7 @@ Capture = pytest.CaptureFixture[str]
 def test_lists_operators_by_family(capsys: Capture) -> None:
     assert main(["ops", "--only", "nn", "--only", "conv2d*"]) == 0
     conv, nn = capsys.readouterr().out.strip().split("\nnn: ")
-    names = ["conv2d", "conv2d_dw", "conv2d_dx", "conv2d_epilogue", "conv2d_packed", "conv2d_transpose"]
+    names = ["conv2d", "conv2d_dw", "conv2d_dx", "conv2d_epilogue", "conv2d_int8", "conv2d_packed", "conv2d_transpose"]
     assert " ".join(conv.split()) == f"conv: {', '.join(names)}"
     assert nn.startswith("bias_add, dropout")
 

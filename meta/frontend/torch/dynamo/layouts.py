@@ -20,7 +20,7 @@ from meta.frontend.torch.dynamo.results import GraphResult, Output, storage
 from meta.frontend.torch.dynamo.shapes import dense_order
 from meta.ir.builder import Module
 from meta.ir.expr import MUTATES, Binding, Call, Tuple, TupleGetItem
-from meta.passes.fold_views import Part, parts_of
+from meta.passes.fold_views import TensorPart, parts_of
 from meta.passes.standard import separate_results, standard
 
 
@@ -89,10 +89,10 @@ def with_parts(converted: Converted, saved: Collection[str]) -> tuple[Converted,
     module = separate_results(converted.record.module, standard()(converted.record.module))
     main = module.main
     results, found = list(main.body.results), parts_of(main)
-    groups: dict[Any, list[tuple[int, Part]]] = {}
+    groups: dict[Any, list[tuple[int, TensorPart]]] = {}
     for i, (name, _) in enumerate(converted.computed):
         part = found.get(results[i])
-        if name in saved and isinstance(part, Part) and _is_piece(part) and part.source not in main.params:
+        if name in saved and isinstance(part, TensorPart) and _is_piece(part) and part.source not in main.params:
             groups.setdefault(part.source, []).append((i, part))
     kept = {source: members for source, members in groups.items() if _fill_most(members) and source not in results}
     record = replace(converted.record, module=module)
@@ -134,14 +134,14 @@ def _moved(
     return replace(output, position=arguments + places[i], view=views.get(i, output.view))
 
 
-def _is_piece(part: Part) -> bool:
+def _is_piece(part: TensorPart) -> bool:
     """Whether a part lacks elements of the tensor, and has none twice."""
     layout = part.layout
     distinct = all(n == 1 or s > 0 for n, s in zip(layout.shape, layout.strides, strict=True))
     return distinct and prod(layout.shape) < prod(layout.source)
 
 
-def _fill_most(members: Sequence[tuple[int, Part]]) -> bool:
+def _fill_most(members: Sequence[tuple[int, TensorPart]]) -> bool:
     """Whether parts, one at the start, are nearly all of a tensor."""
     most_added = 1 / 8  # Share of a tensor that saving it in place of its parts may keep alive beside them.
     layouts = {part.layout for _, part in members}

@@ -18,7 +18,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.devices import MAX_THREADS, WARP
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
-from meta.backend.tvm.schedule.cpu.rows import count_row_axes
+from meta.backend.tvm.schedule.cpu.rows import count_row_axes, reduces_contiguous_axis
 from meta.backend.tvm.schedule.gpu.columns import floor_power_of_two
 from meta.backend.tvm.schedule.gpu.elementwise import inline_producers
 
@@ -38,7 +38,7 @@ def schedule_short_rows(func: tvm.PrimFunc, target: tvm.Target) -> Any:
     counts = {blocks.volume(b.extents_of("S")) for b in all_blocks}
     count = counts.pop()
     length = blocks.volume(reductions[0].extents_of("R")) if len(reductions) == 1 else None
-    if length is None or count is None or counts:
+    if length is None or count is None or counts or length < WARP or not reduces_contiguous_axis(reductions[0]):
         return None
     # A thread has at least the loads that are in flight at the same time, and the GPU has enough blocks.
     threads = WARP * floor_power_of_two(max(length // (WARP * limits.ROW_STEPS), 1))
