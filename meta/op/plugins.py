@@ -21,6 +21,7 @@ from importlib.metadata import EntryPoint, distributions, entry_points
 from importlib.util import find_spec
 from typing import Final
 
+from meta.backend.tvm.runtime import importing
 from meta.errors import add_operator_module
 from meta.locks import new_lock
 from meta.progress import without_collection
@@ -127,7 +128,7 @@ def load_family(dialect: str, family: str) -> None:
     let the dialect register what the module left out. A dialect with neither is not imported."""
     if (dialect, family) in _families:
         return
-    with _families_lock, without_collection(lasting=True):
+    with _families_lock, importing, without_collection(lasting=True):
         package = f"meta.op.dialect.{dialect}"
         spec = find_spec(package)
         if spec is not None:  # the dialect is part of this installation

@@ -32,8 +32,9 @@ _THREAD_POOL: Final = {"TVM_THREAD_POOL_SPIN_COUNT": "300", "TVM_BIND_THREADS": 
 times as long."""
 
 
-# Modules of TVM import each other in circles: in two threads, one of them would see half of a module.
-_importing = new_lock("modules of TVM")
+importing = new_lock("modules of TVM")
+"""Held while modules of TVM, and dialects with theirs, are imported. They import each other in circles, and torch: of
+two threads, one would see half of a module."""
 
 
 class _WithoutTorch(MetaPathFinder):
@@ -68,7 +69,7 @@ def _import_without_torch(name: str) -> Any:
 
 def import_module(name: str) -> Any:
     """A module of TVM, imported by one thread at a time."""
-    with _importing, deferred():
+    with importing, deferred():
         _import_without_torch(name.partition(".")[0])
         return importlib.import_module(name)
 
@@ -101,7 +102,7 @@ def load() -> Any:
     Raises:
         ImportError: TVM is not installed.
     """
-    with _importing, deferred():
+    with importing, deferred():
         for name, value in _THREAD_POOL.items():
             os.environ.setdefault(name, value)
         module = ffi()

@@ -16,7 +16,7 @@ graph, functions, control_flow, aliases     graphs of ATen calls as programs of 
 sizes                                       sizes of torch as sizes of meta
 twins, library_twins                        custom operators with a function of meta, of users and of libraries
 model                                       an exported program as a Model
-aten, quantized                             the tables of ATen's operators, and of those of quantised programs
+aten, quantized                             the tables of ATen's operators and of quantised programs' operators
 operators                                   operators of meta as operators of torch
 dynamo                                      the backend of torch.compile
 """

@@ -148,8 +148,8 @@ def test_known_items() -> None:
 
 def _needs_the_general_path(sample: Sample, call: OperatorCall) -> bool:
     """Numbers in place of tensors and NaN are no keys, plain values have no runner, and gradients take attributes in
-    normal form, into which calls with tensors are brought. Products of no bytes call the operators that they consist of,
-    with numbers."""
+    normal form, into which calls with tensors are brought. Products of no bytes call the operators that they consist
+    of, with numbers."""
     bound = call.bound_arguments()
     roles = [arg.type.role for arg in call.op.schema.args]
     arguments = list(zip(roles, bound, strict=True))
