@@ -132,7 +132,7 @@ def products(rounds: int) -> None:
 
 
 class Digits:
-    """LeNet on the digits, of which a quarter is held out."""
+    """LeNet on the digits, a quarter of them held out."""
 
     def __init__(self, seed: int) -> None:
         meta.random.seed(seed)

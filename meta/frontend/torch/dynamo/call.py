@@ -337,6 +337,8 @@ def _preparer(
     them is another tensor than the argument."""
     # Kernels of GPUs read several elements at once.
     aligned = range(len(converted.inputs)) if device.kind == "cuda" else ()
+    positions = [each.position for each in converted.inputs]
+    wholes = [(i, each.whole) for i, each in enumerate(converted.inputs) if each.whole is not None]
     special: list[tuple[int, Callable[[torch.Tensor], torch.Tensor]]] = []
     for i, each in enumerate(converted.inputs):
         kind = converted.record.main.params[i].type
@@ -346,7 +348,9 @@ def _preparer(
     carried = symbol_reader(converted.carried, sources)
 
     def prepare(values: list[Any]) -> tuple[list[Any], bool]:
-        inputs, is_moved = [each.tensor(values) for each in converted.inputs], bool(special)
+        inputs, is_moved = [values[i] for i in positions], bool(special)
+        for i, whole in wholes:
+            inputs[i] = whole.tensor(values)
         for i, change in special:
             inputs[i] = change(inputs[i])
         for i, x in enumerate(inputs):

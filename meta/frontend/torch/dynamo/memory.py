@@ -214,7 +214,8 @@ class Input:
 def whole_inputs(
     placeholders: Sequence[Node], parts: Mapping[Node, SavedPart], live: Collection[Node]
 ) -> dict[int, Input]:
-    """The inputs in place of parts that are read, by group; the part at the start of each tensor stands for it."""
+    """By group, the input that replaces the parts of one tensor, if one of them is read. It has the position of the
+    part at the start of the tensor."""
     groups: dict[int, list[tuple[int, SavedPart, Layout]]] = {}
     for i, node in enumerate(placeholders):
         if node in parts:
